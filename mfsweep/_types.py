@@ -1,0 +1,47 @@
+"""Array aliases, the closed sets of names, and the exceptions that every layer shares."""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+"""Float64 array of any shape."""
+Tokens = NDArray[np.float64]
+"""Unit vectors, shape (n, d)."""
+Masses = NDArray[np.float64]
+"""Positive masses that sum to 1, shape (n,)."""
+Times = NDArray[np.float64]
+"""Increasing dimensionless times, shape (time,)."""
+Basis = NDArray[np.float64]
+"""Orthonormal columns that span an eigenspace, shape (d, m)."""
+
+Metric = Literal["chordal", "geodesic"]
+Estimator = Literal["entry", "turnaround", "exit", "crossover"]
+Law = Literal["log", "linear"]
+Status = Literal["missing", "observed", "censored", "absent", "under_resolved"]
+
+ESTIMATORS: tuple[Estimator, ...] = ("entry", "turnaround", "exit", "crossover")
+LAWS: tuple[Law, ...] = ("log", "linear")
+STATUSES: tuple[Status, ...] = ("missing", "observed", "censored", "absent", "under_resolved")
+"""Position in this tuple is the stored flag value: 0, the fill value, reads as missing."""
+
+
+class MfsweepError(Exception):
+    """Anything that mfsweep refuses or fails at, told in one line."""
+
+
+class InputError(MfsweepError, ValueError):
+    """An input out of range: the line names it, its value, what is allowed and the remedy."""
+
+
+class IntegrationError(MfsweepError, RuntimeError):
+    """An integration that cannot reach its tolerance."""
+
+
+class TransportError(MfsweepError, RuntimeError):
+    """An optimal-transport solve that stopped before it converged."""
+
+
+class StoreError(MfsweepError, RuntimeError):
+    """A store that cannot be read or written as its protocol demands."""

@@ -1,0 +1,1 @@
+"""Distances, switch times and laws: arrays in, arrays out."""

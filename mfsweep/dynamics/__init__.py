@@ -1,0 +1,1 @@
+"""The particle system: arrays in, arrays out."""

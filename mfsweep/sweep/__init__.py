@@ -1,0 +1,1 @@
+"""Grids, stores and execution."""
