@@ -23,7 +23,7 @@ _HOME = {
     "select": "sweep.store",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

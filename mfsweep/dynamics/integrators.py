@@ -1,0 +1,223 @@
+"""Embedded Runge-Kutta pairs as data, and the one adaptive driver that steps them on the sphere.
+
+The velocity f is tangent, so the flow of x' = f(x / |x|) keeps |x|. A step of a pair in R^d
+followed by x -> x / |x| therefore keeps the pair's order, and a first-same-as-last stage keeps
+its value.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from mfsweep._types import Array, IntegrationError, Times, Tokens
+from mfsweep.dynamics.sphere import normalise, tangent
+
+Method = Literal["dopri5", "bs32"]
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedPair:
+    """An explicit first-same-as-last Runge-Kutta pair with a continuous extension.
+
+    x_{n+1} = x_n + h sum_s b_s k_s,  k_s = f(x_n + h sum_r a_{sr} k_r).
+    """
+
+    name: str
+    order: int
+    """Order of the step that is kept."""
+    a: tuple[tuple[float, ...], ...]
+    """Rows of the tableau for stages 2, 3, ...; the last row is b."""
+    error: tuple[float, ...]
+    """b - b_hat: the embedded method's difference, one weight a stage."""
+    dense: tuple[tuple[float, ...], ...]
+    """x(t + theta h) = x + h sum_s k_s sum_p dense[s][p] theta^{p+1}."""
+
+
+DOPRI5 = EmbeddedPair(
+    name="dopri5",
+    order=5,
+    a=(
+        (1 / 5,),
+        (3 / 40, 9 / 40),
+        (44 / 45, -56 / 15, 32 / 9),
+        (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+        (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+        (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+    ),
+    error=(71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40),
+    dense=(
+        (
+            1.0,
+            -8048581381 / 2820520608,
+            8663915743 / 2820520608,
+            -12715105075 / 11282082432,
+        ),
+        (0.0, 0.0, 0.0, 0.0),
+        (
+            0.0,
+            131558114200 / 32700410799,
+            -68118460800 / 10900136933,
+            87487479700 / 32700410799,
+        ),
+        (0.0, -1754552775 / 470086768, 14199869525 / 1410260304, -10690763975 / 1880347072),
+        (
+            0.0,
+            127303824393 / 49829197408,
+            -318862633887 / 49829197408,
+            701980252875 / 199316789632,
+        ),
+        (0.0, -282668133 / 205662961, 2019193451 / 616988883, -1453857185 / 822651844),
+        (0.0, 40617522 / 29380423, -110615467 / 29380423, 69997945 / 29380423),
+    ),
+)
+"""Dormand and Prince, J. Comput. Appl. Math. 6 (1980); extension of order 4 by Shampine (1986)."""
+
+BS32 = EmbeddedPair(
+    name="bs32",
+    order=3,
+    a=((1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
+    error=(-5 / 72, 1 / 12, 1 / 9, -1 / 8),
+    dense=((1.0, -4 / 3, 5 / 9), (0.0, 1.0, -2 / 3), (0.0, 4 / 3, -8 / 9), (0.0, -1.0, 1.0)),
+)
+"""Bogacki and Shampine, Appl. Math. Lett. 2 (1989), with cubic Hermite extension."""
+
+METHODS: dict[str, EmbeddedPair] = {pair.name: pair for pair in (DOPRI5, BS32)}
+
+SAFETY, SHRINK_MOST, GROW_MOST = 0.9, 0.2, 5.0
+SMALLEST_STEP = 1e-10
+
+
+@dataclass
+class StepRecord:
+    """What the driver did."""
+
+    steps: int = 0
+    rejected: int = 0
+    drift_evaluations: int = 0
+    accepted_times: list[float] = field(default_factory=list)
+    """Start and end times of the accepted steps, as they come."""
+
+
+def integrate(
+    drift: Callable[[Tokens], Array],
+    x0: Tokens,
+    times: Times,
+    pair: EmbeddedPair,
+    *,
+    rtol: float,
+    atol: float,
+    max_step: float = np.inf,
+    record: StepRecord,
+    accepted: Callable[[float], None] = lambda _: None,
+) -> Iterator[Tokens]:
+    """Yield the tokens at each of the given times, from x0 at time 0.
+
+    The step h is accepted when every token's embedded error, projected to its tangent space, is
+    below atol + rtol (tokens have length 1), and adapted by a PI controller.
+
+    Parameters
+    ----------
+    drift
+        Velocity of unit vectors (n, d), tangent.
+    x0
+        Unit vectors at time 0, shape (n, d).
+    times
+        Increasing dimensionless times >= 0; values between steps come from the pair's extension.
+    pair
+        Which Runge-Kutta pair.
+    rtol, atol
+        Local error per step and token relative to its length 1, and absolute.
+    max_step
+        Longest step.
+    record
+        Counts of the run, updated in place.
+    accepted
+        Called with the time whenever the latest drift evaluation was made at an accepted state.
+
+    Raises
+    ------
+    IntegrationError
+        If the step falls below 1e-10: the tolerance cannot be met.
+    """
+    x, t = normalise(x0), 0.0
+    velocity = _counted(drift, x, record)
+    accepted(t)
+    h = min(max_step, _first_step(velocity, pair, rtol + atol))
+    error_before = 1.0
+    pending = iter(times)
+    target = next(pending, None)
+    while target is not None and target <= t:
+        yield x
+        target = next(pending, None)
+    while target is not None:
+        proposal, stages = _stages(drift, x, velocity, h, pair, record)
+        error = _largest_error(x, stages, h, pair) / (atol + rtol)
+        if not error <= 1.0:
+            record.rejected += 1
+            h *= max(SHRINK_MOST, SAFETY * error ** (-1 / pair.order)) if error < np.inf else 0.1
+            if not h > SMALLEST_STEP:
+                message = (
+                    f"step {h:.1e} at t = {t:.6g} is below {SMALLEST_STEP:.0e}: rtol = {rtol:g} "
+                    "cannot be met; loosen rtol and atol"
+                )
+                raise IntegrationError(message)
+            continue
+        while target is not None and target <= t + h:
+            yield _extension(x, stages, h, (target - t) / h, pair)
+            target = next(pending, None)
+        x, velocity, t = proposal, stages[-1], t + h
+        record.steps += 1
+        accepted(t)
+        h = min(max_step, h * _growth(error, error_before, pair.order))
+        error_before = max(error, 1e-4)
+
+
+def _counted(drift: Callable[[Tokens], Array], x: Tokens, record: StepRecord) -> Array:
+    record.drift_evaluations += 1
+    return drift(x)
+
+
+def _first_step(velocity: Array, pair: EmbeddedPair, tolerance: float) -> float:
+    """Step over which a token moves by tolerance^{1/(order+1)} at its present speed."""
+    speed = float(np.linalg.norm(velocity, axis=1).max())
+    return 0.1 * tolerance ** (1 / (pair.order + 1)) / speed if speed > 0 else np.inf
+
+
+def _stages(
+    drift: Callable[[Tokens], Array],
+    x: Tokens,
+    velocity: Array,
+    h: float,
+    pair: EmbeddedPair,
+    record: StepRecord,
+) -> tuple[Tokens, Array]:
+    """Return the proposed tokens and the velocities (stages, n, d), the last one at them."""
+    stages = np.empty((len(pair.a) + 1, *x.shape))
+    stages[0] = velocity
+    for s, row in enumerate(pair.a, start=1):
+        point = normalise(x + h * np.tensordot(np.array(row), stages[:s], axes=1))
+        stages[s] = _counted(drift, point, record)
+    return point, stages
+
+
+def _largest_error(x: Tokens, stages: Array, h: float, pair: EmbeddedPair) -> float:
+    """Largest tangential error estimate over the tokens."""
+    error = tangent(x, h * np.tensordot(np.array(pair.error), stages, axes=1))
+    return float(np.sqrt(np.max(np.sum(error * error, axis=1))))
+
+
+def _growth(error: float, error_before: float, order: int) -> float:
+    """PI controller: factor on the step from this error and the one before, both over tolerance."""
+    if error == 0.0:
+        return GROW_MOST
+    factor = SAFETY * error ** (-0.7 / order) * error_before ** (0.4 / order)
+    return float(min(GROW_MOST, max(SHRINK_MOST, factor)))
+
+
+def _extension(x: Tokens, stages: Array, h: float, theta: float, pair: EmbeddedPair) -> Tokens:
+    """Evaluate the continuous extension at t + theta h."""
+    dense = np.array(pair.dense)
+    weights = dense @ theta ** np.arange(1, dense.shape[1] + 1)
+    return normalise(x + h * np.tensordot(weights, stages, axes=1))

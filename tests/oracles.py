@@ -1,0 +1,105 @@
+"""Closed forms and slow independent routes that the tests hold the software against."""
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.linalg import expm
+
+G0 = (
+    [[0.20061853952739805, -0.036086592853943826], [-0.1893664263051236, 0.8648266316845125]],
+    [[2.711232996837671, 0.7029563458773991], [0.702956345877399, 1.288767003162329]],
+)
+G1 = (
+    [[0.5560936070069851, -0.09607621644556363], [-0.009678601745985373, 0.30138190403760423]],
+    [[1.5204366313811202, 0.8775072509551772], [0.8775072509551771, 2.4795633686188796]],
+)
+GIVEN = {"G0": G0, "G1": G1}
+
+CROSSOVER_500 = {
+    ("G0", 5): 11.082,
+    ("G0", 10): 14.063,
+    ("G0", 20): 19.513,
+    ("G0", 40): 22.589,
+    ("G0", 80): 27.273,
+    ("G1", 5): 13.112,
+    ("G1", 10): 15.656,
+    ("G1", 20): 19.575,
+    ("G1", 40): 23.460,
+    ("G1", 80): 37.836,
+}
+"""Crossover of 500 equispaced tokens, order-8 method at relative tolerance 1e-9."""
+
+
+def softmax_average(q, y, mass):
+    """Average by two plain loops: (averages, effective sample sizes)."""
+    average, ess = np.zeros_like(q), np.zeros(len(q))
+    for i, query in enumerate(q):
+        logits = [sum(a * b for a, b in zip(query, key, strict=True)) for key in y]
+        top = max(logits)
+        weights = [w * np.exp(s - top) for w, s in zip(mass, logits, strict=True)]
+        total = sum(weights)
+        for weight, key in zip(weights, y, strict=True):
+            average[i] += weight * key / total
+        ess[i] = total**2 / sum(w * w for w in weights)
+    return average, ess
+
+
+def one_token(x0, V, t):
+    """O1: e^{tV} x0 / |e^{tV} x0|."""
+    image = expm(t * V) @ x0
+    return image / np.linalg.norm(image)
+
+
+def equal_inner_products(s0, n, beta, times):
+    """O2 and O3: the common inner product of n tokens with V = B = I."""
+
+    def slope(_, s):
+        rest = np.exp(beta * (s - 1))
+        return 2 * rest * (1 - s) * (1 + (n - 1) * s) / (1 + (n - 1) * rest)
+
+    run = solve_ivp(slope, (0, times[-1]), [s0], "DOP853", times, rtol=1e-12, atol=1e-14)
+    return run.y[0]
+
+
+def simplex(n, d, s):
+    """Tokens (n, d), n <= d, with all pairwise inner products s."""
+    gram = np.full((n, n), s) + (1 - s) * np.eye(n)
+    x = np.zeros((n, d))
+    x[:, :n] = np.linalg.cholesky(gram)
+    return x
+
+
+def zero_temperature(x0, A, B, times):
+    """O5: x = e^{tau A} x0 / |.| with d tau / dt = 1 / |B^T x|, one token; shape (time, d)."""
+    values, vectors = np.linalg.eigh(A)
+
+    def at(tau):
+        image = vectors @ (np.exp((values - values.max()) * tau) * (vectors.T @ x0))
+        return image / np.linalg.norm(image)
+
+    run = solve_ivp(
+        lambda _, tau: 1 / np.linalg.norm(B.T @ at(tau[0])),
+        (0, times[-1]),
+        [0.0],
+        "DOP853",
+        times,
+        rtol=1e-12,
+        atol=1e-13,
+    )
+    return np.array([at(tau) for tau in run.y[0]])
+
+
+def w2_identity_uniform(t, gap, d):
+    """O6: W2 to the metastable target at beta = inf, B = I, uniform start, m = 1."""
+    q = np.exp(-gap * np.asarray(t))
+    if d == 2:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = np.where(q < 1, np.arccos(q) / np.sqrt(1 - q * q), 1.0)
+        return np.sqrt(2 * (1 - 2 / np.pi * ratio))
+    return np.sqrt(2 * q / (1 + q))
+
+
+def log_energy(x, mass, beta):
+    """O10: log sum_ij w_i w_j e^{beta <x_i, x_j>}."""
+    logits = beta * x @ x.T
+    top = logits.max()
+    return top + np.log(mass @ np.exp(logits - top) @ mass)
