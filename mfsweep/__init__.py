@@ -19,8 +19,8 @@ _HOME = {
     "switch_times": "analysis.switching",
     "LawFit": "analysis.laws",
     "fit_law": "analysis.laws",
-    "open_results": "sweep.store",
-    "select": "sweep.store",
+    "open_results": "sweep.results",
+    "select": "sweep.results",
 }
 
 __all__ = ["__version__", *_HOME]

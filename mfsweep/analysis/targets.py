@@ -39,7 +39,7 @@ def project_dominant(x: Tokens, weights: Weights) -> Tokens:
     >>> project_dominant(np.array([[0.6, -0.8]]), Weights(np.diag([0.5, 1.0]), np.eye(2)))
     array([[ 0., -1.]])
     """
-    image = np.asarray(x, dtype=np.float64) @ weights.projector.T
+    image = np.asarray(x, dtype=np.float64) @ weights.dual
     inside = np.linalg.norm(image, axis=-1) > 1e-12
     if not inside.all():
         message = (
@@ -47,7 +47,7 @@ def project_dominant(x: Tokens, weights: Weights) -> Tokens:
             "metastable target is not defined; move or remove them"
         )
         raise InputError(message)
-    return normalise(image)
+    return normalise(image) @ weights.dominant().T
 
 
 def _rms_distance(tokens: Array, basis: Basis, mass: Masses) -> Array:

@@ -138,11 +138,13 @@ class Weights:
         return basis
 
     @cached_property
-    def projector(self) -> Array:
-        """Spectral projector onto E, orthogonal when A is symmetric, oblique otherwise."""
+    def dual(self) -> Basis:
+        """Left basis (d, m) of E: x -> x @ dual gives P_E x in the basis `dominant()`.
+
+        P_E is the spectral projector, orthogonal when A is symmetric, oblique otherwise.
+        """
         right, left = self.dominant(), dominant_eigenspace(self.A.T)
-        projector: Array = right @ np.linalg.solve(left.T @ right, left.T)
-        return projector
+        return np.asarray(np.linalg.solve(left.T @ right, left.T).T, dtype=np.float64)
 
     def terminal(self, reading: Reading = "real") -> Basis:
         """Return a basis of V's dominant eigenspace, by largest real part or largest modulus."""

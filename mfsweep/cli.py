@@ -1,0 +1,242 @@
+"""The command line: one verb per workflow rule, plus plan and status. No science in it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mfsweep._types import InputError, MfsweepError
+from mfsweep.progress import Progress, say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mfsweep.sweep.config import Config
+    from mfsweep.sweep.execute import Outcome
+    from mfsweep.sweep.grid import Shard
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Sweep mean-field self-attention over beta, d, gap and seeds; see README.md.",
+)
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="Config file of the sweep.")]
+Results = Annotated[Path, typer.Option("--results", help="Folder that holds the runs.")]
+Cores = Annotated[int, typer.Option("--cores", min=1, help="Local worker processes.")]
+ShardIds = Annotated[
+    list[str] | None, typer.Option("--shard", help="Only this shard (may be repeated).")
+]
+DaskAddress = Annotated[
+    str | None, typer.Option("--dask-address", help="Address of a running Dask scheduler.")
+]
+SchedulerFile = Annotated[
+    Path | None, typer.Option("--scheduler-file", help="Connection file of a running scheduler.")
+]
+
+CONFIG, RESULTS = Path("config/config.yaml"), Path("results")
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Sweep mean-field self-attention over beta, d, gap and seeds; see README.md."""
+    context.obj = debug
+
+
+@app.command()
+def plan(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores = CORES) -> None:
+    """Print cells, shards, bytes, memory and time; refuse what cannot fit.
+
+    Example: mfsweep plan --config config/config.yaml --cores 4
+    """
+    from mfsweep.sweep.plan import plan as estimate
+    from mfsweep.sweep.plan import refuse_what_cannot_fit
+
+    settings, _ = _open(config, results)
+    costs = estimate(settings)
+    typer.echo(f"{'shard':32} {'cells':>6} {'GB':>8} {'GB/worker':>10} {'core-seconds':>13}")
+    for cost in costs:
+        typer.echo(
+            f"{cost.shard.id:32} {cost.cells:6d} {cost.bytes_stored / 1e9:8.3f} "
+            f"{cost.bytes_worker / 1e9:10.2f} {cost.seconds:13.0f}"
+        )
+    cells, stored = sum(c.cells for c in costs), sum(c.bytes_stored for c in costs) / 1e9
+    seconds = sum(c.seconds for c in costs)
+    typer.echo(
+        f"{len(costs)} shards, {cells} cells, {stored:.2f} GB, "
+        f"about {seconds / cores / 60:.1f} min on {cores} cores"
+    )
+    refuse_what_cannot_fit(costs, results, cores)
+
+
+@app.command()
+def simulate(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    shard: ShardIds = None,
+    cores: Cores = CORES,
+    dask_address: DaskAddress = None,
+    scheduler_file: SchedulerFile = None,
+) -> None:
+    """Compute the cells that are missing or failed.
+
+    Example: mfsweep simulate --config config/config.yaml --cores 4
+    """
+    from mfsweep.sweep.execute import simulate_shard
+
+    _run(simulate_shard, "simulate", config, results, shard, cores, dask_address, scheduler_file)
+
+
+@app.command()
+def measure(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    shard: ShardIds = None,
+    cores: Cores = CORES,
+    dask_address: DaskAddress = None,
+    scheduler_file: SchedulerFile = None,
+) -> None:
+    """Measure the curves of every simulated cell.
+
+    Example: mfsweep measure --config config/config.yaml --cores 4
+    """
+    from mfsweep.sweep.execute import measure_shard
+
+    _run(measure_shard, "measure", config, results, shard, cores, dask_address, scheduler_file)
+
+
+@app.command()
+def collect(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
+    """Join curves, estimate switch times, fit laws.
+
+    Example: mfsweep collect --config config/config.yaml
+    """
+    from mfsweep.sweep.collect import collect as join
+    from mfsweep.sweep.folder import claim
+
+    settings, folder = _open(config, results)
+    claim(folder, config, settings)
+    join(settings, folder)
+
+
+@app.command()
+def plot(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
+    """Draw the figures from the stores.
+
+    Example: mfsweep plot --config config/config.yaml
+    """
+    from mfsweep.plotting import write_figures
+
+    settings, folder = _open(config, results)
+    for path in write_figures(settings, folder):
+        typer.echo(path)
+
+
+@app.command()
+def report(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
+    """Write the report page and say where everything lies.
+
+    Example: mfsweep report --config config/config.yaml
+    """
+    from mfsweep.report import write_report
+
+    settings, folder = _open(config, results)
+    path = write_report(settings, folder)
+    typer.echo(f"report   {path}")
+    typer.echo(f"figures  {folder / 'figures'}")
+    for name in ("curves", "switch_times", "laws"):
+        typer.echo(f"store    {folder / name}.zarr")
+
+
+@app.command()
+def status(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores = CORES) -> None:
+    """Show per shard what is done, failed and pending, and the time left.
+
+    Example: mfsweep status --config config/config.yaml
+    """
+    from mfsweep.sweep.status import shard_status
+
+    settings, folder = _open(config, results)
+    rows = shard_status(settings, folder)
+    typer.echo(f"{'shard':32} {'done':>6} {'failed':>6} {'pending':>7} {'measured':>8}")
+    for row in rows:
+        measured = "yes" if row.measured else "no"
+        typer.echo(f"{row.id:32} {row.done:6d} {row.failed:6d} {row.pending:7d} {measured:>8}")
+    minutes = sum(row.seconds_left for row in rows) / cores / 60
+    bound = "at least " if any(row.unknown for row in rows) else ""
+    typer.echo(f"left: {bound}{minutes:.1f} min on {cores} cores")
+
+
+def _open(config: Path, results: Path) -> "tuple[Config, Path]":
+    """Load the config and check that the run's folder is its own."""
+    from mfsweep.sweep.config import load_config
+    from mfsweep.sweep.folder import check_claim
+
+    settings = load_config(config)
+    folder = results / settings.run
+    check_claim(folder, config, settings)
+    return settings, folder
+
+
+def _run(
+    task: "Callable[..., Outcome]",
+    verb: str,
+    config: Path,
+    results: Path,
+    ids: list[str] | None,
+    cores: int,
+    address: str | None,
+    scheduler_file: Path | None,
+) -> None:
+    """Run one verb over the shards; exit 1 if a cell failed."""
+    from mfsweep.sweep.execute import Workers
+    from mfsweep.sweep.folder import claim
+
+    settings, folder = _open(config, results)
+    chosen = _chosen(settings, ids)
+    claim(folder, config, settings)
+    workers = Workers(cores, address, scheduler_file)
+    failures = 0
+    for shard in chosen:
+        with Progress(f"{verb} {shard.id}") as progress:
+            outcome = task(settings, shard, folder, workers, progress.advance)
+        say(
+            f"{verb} {shard.id}: {outcome.computed} computed, {outcome.already_done} already done, "
+            f"{len(outcome.failures)} failed"
+        )
+        for line in outcome.failures:
+            say(f"mfsweep: {line}")
+        failures += len(outcome.failures)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _chosen(settings: "Config", ids: list[str] | None) -> "list[Shard]":
+    from mfsweep.sweep.grid import shards
+
+    asked = {shard.id: shard for shard in shards(settings)}
+    unknown = [name for name in ids or () if name not in asked]
+    if unknown:
+        message = f"--shard {unknown[0]}: not in this config; mfsweep plan lists its shards"
+        raise InputError(message)
+    return [asked[name] for name in ids or asked]
+
+
+def main() -> None:
+    """Run the command line; one line on standard error and exit 2 for bad input, 1 for failure."""
+    debug = "--debug" in sys.argv
+    sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    try:
+        app()
+    except MfsweepError as error:
+        if debug:
+            raise
+        say(f"mfsweep: {' '.join(str(error).split())}")
+        sys.exit(2 if isinstance(error, InputError) else 1)

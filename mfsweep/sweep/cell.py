@@ -1,0 +1,157 @@
+"""Run one cell, measure one cell: no input or output."""
+
+import math
+import time
+from functools import lru_cache
+
+import numpy as np
+
+from mfsweep._types import Array, Masses, Tokens
+from mfsweep.analysis.targets import distance_dominant, distance_terminal, project_dominant
+from mfsweep.analysis.wasserstein import coupling_distance, w2_curve
+from mfsweep.dynamics.initial import initial_tokens
+from mfsweep.dynamics.simulate import Trajectory, simulate
+from mfsweep.dynamics.weights import Weights, load_weights, weights_with_gap
+from mfsweep.sweep.config import Config, Family, File
+from mfsweep.sweep.grid import Cell, Shard, times
+from mfsweep.sweep.streams import token_stream, weights_stream
+
+
+def weights_of(config: Config, place: Shard | Cell) -> Weights:
+    """Return the weights at a shard's family, d and gap: drawn, or read from a file."""
+    return _weights(config.families[place.family], place.d, place.gap)
+
+
+@lru_cache(maxsize=32)
+def _weights(options: Family, d: int, gap: float) -> Weights:
+    if isinstance(options, File):
+        return load_weights(options.path)
+    drawn = options.model_dump(exclude={"kind", "weights_seed"})
+    stream = weights_stream(options.weights_seed, d, gap)
+    return weights_with_gap(d, gap, family=options.kind, seed=stream, **drawn)
+
+
+def start(config: Config, shard: Shard | Cell, seed: int) -> tuple[Tokens, Masses]:
+    """Return the initial tokens and masses of one seed; they do not depend on beta."""
+    initial = config.initial
+    direction = None
+    if initial.tilt is not None:
+        weights = weights_of(config, shard)
+        direction = _tilted(weights.dominant()[:, 0], initial.tilt)
+    return initial_tokens(
+        int(shard.n_tokens),
+        shard.d,
+        distribution=initial.distribution,
+        sampling=initial.sampling,
+        seed=token_stream(seed, shard.d, shard.gap),
+        direction=direction,
+        kappa=initial.kappa,
+    )
+
+
+def _tilted(e: Array, angle: float) -> Array:
+    """Turn e by an angle towards the coordinate axis that it is farthest from."""
+    axis = np.eye(len(e))[np.abs(e).argmin()]
+    across = axis - (axis @ e) * e
+    turned: Array = np.cos(angle) * e + np.sin(angle) * across / np.linalg.norm(across)
+    return turned
+
+
+def run_cell(config: Config, cell: Cell) -> tuple[Trajectory, Array]:
+    """Simulate one cell; return its trajectory and its stats in the order of STAT_NAMES."""
+    began = time.perf_counter()
+    tokens, mass = start(config, cell, cell.seed)
+    weights = weights_of(config, cell)
+    solver = config.solver
+    run = simulate(
+        tokens,
+        weights,
+        cell.beta,
+        times=times(config.time),
+        mass=mass,
+        method=solver.method,
+        rtol=solver.rtol,
+        atol=solver.atol,
+    )
+    counts = run.stats
+    stats = [
+        counts.steps,
+        counts.rejected,
+        counts.drift_evaluations,
+        counts.pairs_computed,
+        counts.pairs_skipped,
+        time.perf_counter() - began,
+    ]
+    return run, np.array(stats, dtype=np.float64)
+
+
+def zero_temperature_tokens(config: Config, shard: Shard, seed: int) -> Array:
+    """Run the zero-temperature flow from one seed's initial tokens; (time, n, d)."""
+    tokens, mass = start(config, shard, seed)
+    weights = weights_of(config, shard)
+    solver = config.solver
+    return simulate(
+        tokens,
+        weights,
+        math.inf,
+        times=times(config.time),
+        mass=mass,
+        method=solver.method,
+        rtol=solver.rtol,
+        atol=solver.atol,
+    ).tokens
+
+
+def measure_cell(
+    tokens: Array,
+    mass: Masses,
+    weights: Weights,
+    initial: Tokens,
+    reference: Array,
+    beta: float,
+) -> dict[str, Array]:
+    """Measure every curve of one trajectory but ess, which the simulation records.
+
+    Parameters
+    ----------
+    tokens
+        Trajectory, shape (time, n, d).
+    mass
+        Shape (n,).
+    weights
+        V and B.
+    initial
+        Tokens at time 0, shape (n, d).
+    reference
+        Zero-temperature trajectory from the same tokens, shape (time, n, d).
+    beta
+        Inverse temperature.
+
+    Returns
+    -------
+    dict of str to Array
+        Curves by the names of CURVES, each of shape (time,).
+    """
+    target = project_dominant(initial, weights)
+    return {
+        "w2_metastable": w2_curve(tokens, target, mass),
+        "w2_coupling": coupling_distance(tokens, target, mass),
+        "distance_dominant": distance_dominant(tokens, weights, mass),
+        "distance_terminal": distance_terminal(tokens, weights, mass),
+        "distance_terminal_modulus": distance_terminal(tokens, weights, mass, "modulus"),
+        "w2_stability": coupling_distance(tokens, reference, mass),
+        "log_energy": _log_energy(tokens, mass, weights, beta),
+    }
+
+
+def _log_energy(tokens: Array, mass: Masses, weights: Weights, beta: float) -> Array:
+    """Log of sum_ij w_i w_j e^{beta <x_i, x_j>} where V = B = I and beta is finite, else NaN."""
+    curve = np.full(len(tokens), np.nan)
+    identity = np.eye(weights.d)
+    if math.isinf(beta) or not ((identity == weights.V).all() and (identity == weights.B).all()):
+        return curve
+    for k, x in enumerate(tokens):
+        blocks = [slice(i, i + 256) for i in range(0, len(x), 256)]
+        parts = [mass[rows] @ np.exp(beta * (x[rows] @ x.T - 1.0)) @ mass for rows in blocks]
+        curve[k] = beta + math.log(sum(parts))
+    return curve

@@ -1,0 +1,256 @@
+"""The only module that talks to dask.distributed: run a shard's cells on workers."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+from distributed import Client, KilledWorker, LocalCluster, as_completed
+
+from mfsweep._types import Array, InputError, StoreError
+from mfsweep.dynamics.kernels import compile_kernels
+from mfsweep.sweep import layout
+from mfsweep.sweep.cell import (
+    measure_cell,
+    run_cell,
+    start,
+    weights_of,
+    zero_temperature_tokens,
+)
+from mfsweep.sweep.config import Config
+from mfsweep.sweep.folder import provenance, shard_folder, write_json
+from mfsweep.sweep.grid import Cell, Shard, simulate_digest, times
+from mfsweep.sweep.layout import DONE, FAILED
+from mfsweep.sweep.store import (
+    cell_states,
+    mark_cell,
+    prepare,
+    read_cell,
+    write_cell,
+    write_whole,
+)
+
+CONNECT_SECONDS = 30
+_ONE_THREAD = {
+    f"{library}_NUM_THREADS": "1"
+    for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA")
+}
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where the cells run: local processes, or a scheduler that runs already."""
+
+    count: int = 1
+    """Local worker processes, one thread each."""
+    address: str | None = None
+    """Address of a running scheduler, such as tcp://host:8786."""
+    scheduler_file: Path | None = None
+    """Connection file of a running scheduler."""
+
+
+@dataclass
+class Outcome:
+    """What happened to a shard's tasks."""
+
+    already_done: int = 0
+    computed: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+Advance = Callable[[Outcome, int], None]
+"""Called with the outcome so far and the number of tasks asked for."""
+
+
+@contextmanager
+def connect(workers: Workers) -> Iterator[Client]:
+    """Open a client to local workers or to a running scheduler, and close it quietly.
+
+    Raises
+    ------
+    InputError
+        If the scheduler does not answer within 30 seconds.
+    """
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if workers.address is None and workers.scheduler_file is None:
+        spawn = {"distributed.nanny.pre-spawn-environ": _ONE_THREAD}
+        with (
+            dask.config.set(spawn),
+            LocalCluster(
+                n_workers=workers.count,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = Client(
+            workers.address,
+            scheduler_file=workers.scheduler_file and str(workers.scheduler_file),
+            timeout=CONNECT_SECONDS,
+        )
+    except (OSError, ValueError) as error:
+        where = workers.address or workers.scheduler_file
+        message = f"scheduler {where} does not answer: start it or correct the address ({error})"
+        raise InputError(message) from error
+    with client:
+        yield client
+
+
+def _each(
+    client: Client,
+    task: Callable[..., Any],
+    arguments: Sequence[tuple[Any, ...]],
+    names: Sequence[str],
+    outcome: Outcome,
+    advance: Advance,
+) -> Iterator[tuple[int, Any]]:
+    """Run the task on every tuple of arguments; yield (index, result) of those that succeed."""
+    futures = {
+        client.submit(task, *values, pure=False): index for index, values in enumerate(arguments)
+    }
+    for future in as_completed(futures):
+        index = futures.pop(future)
+        try:
+            yield index, future.result()
+            outcome.computed += 1
+        except KilledWorker:
+            reason = "its worker died repeatedly, likely for memory; use fewer workers"
+            outcome.failures.append(f"{names[index]}: {reason}")
+        except Exception as error:  # one cell's failure must not stop the others
+            outcome.failures.append(f"{names[index]}: {type(error).__name__}: {error}")
+        advance(outcome, len(arguments))
+
+
+# ---- simulate ------------------------------------------------------------------------------
+
+
+def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
+    """Run one cell and write its chunks; runs on a worker."""
+    try:
+        run, stats = run_cell(config, cell)
+    except Exception:
+        mark_cell(path, cell, FAILED)
+        raise
+    write_cell(path, cell, run, stats)
+
+
+def simulate_shard(
+    config: Config, shard: Shard, run_folder: Path, workers: Workers, advance: Advance
+) -> Outcome:
+    """Compute the shard's cells that are missing or failed; write simulate.done if all are done.
+
+    Parameters
+    ----------
+    config, shard
+        What to compute.
+    run_folder
+        Folder of the run, results/{run}.
+    workers
+        Where to compute.
+    advance
+        Told after every cell.
+
+    Returns
+    -------
+    Outcome
+        Counts, and a line for each cell that failed.
+    """
+    folder = shard_folder(run_folder, shard).absolute()
+    path, done = folder / "trajectories.zarr", folder / "simulate.done"
+    masses = {seed: start(config, shard, seed)[1] for seed in shard.seeds}
+    prepare(path, config, shard, masses)
+    states = cell_states(path, shard)
+    pending = [cell for cell in shard.cells() if states[cell.beta, cell.seed] != DONE]
+    outcome = Outcome(already_done=len(states) - len(pending))
+    if pending:
+        done.unlink(missing_ok=True)
+        compile_kernels(shard.d)
+        names = [f"{shard.id} beta = {cell.beta:g} seed = {cell.seed}" for cell in pending]
+        tasks = [(config, cell, path) for cell in pending]
+        local = Workers(min(workers.count, len(pending)), workers.address, workers.scheduler_file)
+        with connect(local) as client:
+            for _ in _each(client, _simulate_cell, tasks, names, outcome, advance):
+                pass
+    if not outcome.failures:
+        _write_done(done, config, simulate_digest(config, shard), len(states))
+    return outcome
+
+
+def _write_done(path: Path, config: Config, digest: str, cells: int) -> None:
+    made_by = provenance(config)
+    versions = {key: made_by[key] for key in ("mfsweep_version", "git_commit", "library_versions")}
+    write_json(path, {"digest": digest, "cells": cells, "versions": versions})
+
+
+# ---- measure -------------------------------------------------------------------------------
+
+
+def _measure_seed(config: Config, shard: Shard, seed: int, path: Path) -> dict[str, Array]:
+    """Measure all betas of one seed; arrays (beta, time). Runs on a worker."""
+    weights = weights_of(config, shard)
+    initial, _ = start(config, shard, seed)
+    reference = zero_temperature_tokens(config, shard, seed)
+    shape = (len(shard.betas), config.time.n_times)
+    curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
+    for row, beta in enumerate(shard.betas):
+        cell = read_cell(path, beta, seed)
+        if cell is None:
+            continue
+        tokens, mass = cell.pop("tokens"), cell.pop("mass")
+        measured = measure_cell(tokens, mass, weights, initial, reference, beta)
+        for name, curve in (measured | cell).items():
+            curves[name][row] = curve
+    return curves
+
+
+def measure_shard(
+    config: Config, shard: Shard, run_folder: Path, workers: Workers, advance: Advance
+) -> Outcome:
+    """Measure every curve of the shard and replace its curves.zarr; write measure.done.
+
+    Raises
+    ------
+    StoreError
+        If the shard has not been simulated to its end.
+    """
+    folder = shard_folder(run_folder, shard).absolute()
+    path, done = folder / "trajectories.zarr", folder / "measure.done"
+    unfinished = sum(state != DONE for state in cell_states(path, shard).values())
+    if unfinished:
+        message = f"{shard.id}: {unfinished} cells are not simulated; run mfsweep simulate first"
+        raise StoreError(message)
+    compile_kernels(shard.d)
+    outcome = Outcome()
+    names = [f"{shard.id} seed = {seed}" for seed in shard.seeds]
+    tasks = [(config, shard, seed, path) for seed in shard.seeds]
+    shape = (len(shard.betas), len(shard.seeds), config.time.n_times)
+    curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
+    local = Workers(min(workers.count, len(tasks)), workers.address, workers.scheduler_file)
+    with connect(local) as client:
+        for column, result in _each(client, _measure_seed, tasks, names, outcome, advance):
+            for name, rows in result.items():
+                curves[name][:, column] = rows
+    if outcome.failures:
+        return outcome
+    write_whole(
+        folder / "curves.zarr",
+        curves,
+        layout.curves(*layout.CELL_DIMS),
+        {"beta": shard.betas, "seed": shard.seeds, "time": times(config.time)},
+        {**provenance(config), "digest": simulate_digest(config, shard), **_place(shard)},
+    )
+    _write_done(done, config, simulate_digest(config, shard), len(shard.betas) * len(shard.seeds))
+    return outcome
+
+
+def _place(shard: Shard) -> dict[str, Any]:
+    return {"family": shard.family, "d": shard.d, "gap": shard.gap, "n_tokens": shard.n_tokens}

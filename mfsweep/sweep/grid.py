@@ -1,0 +1,237 @@
+"""Which cells a config asks for, their names, and the digests that tell when they are stale.
+
+A digest is 16 hexadecimal digits of BLAKE2b over canonical JSON: keys sorted, floats by their
+shortest exact form. A weights file enters by its content, never by its path.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mfsweep._types import InputError
+from mfsweep.sweep.config import Config, File, Part, Time, one_line, significant
+
+if TYPE_CHECKING:
+    from mfsweep._types import Times
+
+NUMERICS_VERSION = 1
+"""Raised when the same config would give other numbers: cells of older versions are stale."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: a family at (d, gap), n_tokens tokens drawn by seed, one beta."""
+
+    family: str
+    d: int
+    gap: float
+    n_tokens: float
+    beta: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The cells of one (family, d, gap, n_tokens), whose arrays all have one shape.
+
+    Parameters
+    ----------
+    family
+        Label of an entry under ``families``.
+    d
+        Dimension of the space whose unit sphere holds the tokens, at least 2.
+    gap
+        Spectral gap of A, dimensionless; for a file as measured, to 12 significant digits.
+    n_tokens
+        Number of tokens; infinite for the continuum.
+    betas, seeds
+        Inverse temperatures and token seeds, ascending.
+
+    Examples
+    --------
+    >>> shard = Shard("aligned", 2, 0.25, 1024.0, betas=(8.0, 16.0), seeds=(0, 1))
+    >>> shard.id
+    'aligned-d2-...'
+    >>> [(cell.beta, cell.seed) for cell in shard.cells()]
+    [(8.0, 0), (8.0, 1), (16.0, 0), (16.0, 1)]
+    """
+
+    family: str
+    d: int
+    gap: float
+    n_tokens: float
+    betas: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def id(self) -> str:
+        """Return a short name, safe in paths, that growing by a beta or a seed leaves alone."""
+        place = _digest([self.family, self.d, self.gap.hex(), self.n_tokens.hex()])
+        return f"{self.family}-d{self.d}-{place[:12]}"
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield every cell, the seed running fastest."""
+        for beta in self.betas:
+            for seed in self.seeds:
+                yield Cell(self.family, self.d, self.gap, self.n_tokens, beta, seed)
+
+
+def shards(config: Config) -> tuple[Shard, ...]:
+    """Return every shard that the config asks for.
+
+    Families come in the config's order, then d, gap and n_tokens ascending. A file family is one
+    (d, gap), measured from its matrices.
+
+    Parameters
+    ----------
+    config
+        A checked config.
+
+    Returns
+    -------
+    tuple of Shard
+        Shards with distinct ids.
+
+    Raises
+    ------
+    InputError
+        If a weights file cannot be read, or its d does not suit the initial tokens.
+
+    Examples
+    --------
+    >>> grid = dict(family=["id"], d=[2], gap=[0.5], n_tokens=[8, 16], beta=[1, 2], seed=3)
+    >>> config = Config.model_validate(
+    ...     dict(run="a", grid=grid, families={"id": {"kind": "identity"}},
+    ...          time={"t_end": 1, "n_times": 2}))
+    >>> [(shard.n_tokens, shard.betas, shard.seeds) for shard in shards(config)]
+    [(8.0, (1.0, 2.0), (0, 1, 2)), (16.0, (1.0, 2.0), (0, 1, 2))]
+    """
+    return tuple(
+        Shard(part.family, d, gap, n_tokens, part.beta, part.seed)
+        for part in config.parts()
+        for d, gap in [_place(config, part)]
+        for n_tokens in part.n_tokens
+    )
+
+
+def _place(config: Config, part: Part) -> tuple[int, float]:
+    """Return d and gap, from the weights file where the grid does not give them."""
+    if part.d is not None and part.gap is not None:
+        return part.d, part.gap
+    from mfsweep.dynamics.weights import load_weights  # it needs scipy; most configs do not
+
+    family = config.families[part.family]
+    if not isinstance(family, File):
+        message = f"{part.family} has no d and gap, yet is no file family"
+        raise TypeError(message)
+    try:
+        weights = load_weights(family.path)
+        d, gap = weights.d, significant(weights.gap)
+    except InputError as error:
+        line = f"families.{part.family}.path = {family.path.name!r}: {error}; correct the file"
+        raise InputError(one_line(line)) from error
+    if config.initial.sampling == "equispaced" and d != 2:
+        message = (
+            f"initial.sampling = 'equispaced': equispaced needs d = 2, families.{part.family}.path"
+            f" holds d = {d}; set iid or qmc, or remove the family from grid.family"
+        )
+        raise InputError(message)
+    return d, gap
+
+
+def times(time: Time) -> "Times":
+    """Return the saved times t_i = t_end i / (n_times - 1), i = 0..n_times - 1.
+
+    Parameters
+    ----------
+    time
+        End (dimensionless) and number of times.
+
+    Returns
+    -------
+    Times
+        Shape (time,); each is computed by itself, so no rounding accumulates, and the last is
+        t_end exactly.
+
+    Examples
+    --------
+    >>> times(Time(t_end=60, n_times=5))
+    array([ 0., 15., 30., 45., 60.])
+    """
+    import numpy as np
+
+    grid = time.t_end * np.arange(time.n_times) / (time.n_times - 1)
+    grid[-1] = time.t_end
+    return grid
+
+
+def cell_digest(config: Config, shard: Shard) -> str:
+    """Return the digest of all that settles a cell's numbers but its beta and seed.
+
+    That is the family's options (a file's content), d, gap, n_tokens, the sections ``initial``,
+    ``time`` and ``solver``, the stored dtype and `NUMERICS_VERSION`. Equal digests, beta and seed
+    mean equal numbers.
+    """
+    return _digest(
+        {
+            "numerics": NUMERICS_VERSION,
+            "family": _options(config, shard.family),
+            "place": [shard.d, shard.gap, shard.n_tokens],
+            "initial": config.initial.model_dump(),
+            "time": config.time.model_dump(),
+            "solver": config.solver.model_dump(),
+            "dtype": config.store.dtype,
+        }
+    )
+
+
+def simulate_digest(config: Config, shard: Shard) -> str:
+    """Return the digest of what a shard's job computes: its cells' digest, betas and seeds."""
+    return _digest([cell_digest(config, shard), shard.betas, shard.seeds])
+
+
+def collect_digest(config: Config) -> str:
+    """Return the digest of what curves, switch times and laws are made from."""
+    asked = [(shard.id, simulate_digest(config, shard)) for shard in shards(config)]
+    return _digest([asked, config.laws.model_dump()])
+
+
+def figures_digest(config: Config) -> str:
+    """Return the digest of the figures' settings, which no other rule depends on."""
+    return _digest(config.figures.model_dump())
+
+
+def config_digest(config: Config) -> str:
+    """Return the digest of the whole config, comments and paths aside."""
+    families = {label: _options(config, label) for label in config.families}
+    return _digest(config.model_dump(exclude={"families"}) | {"families": families})
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _options(config: Config, label: str) -> dict[str, Any]:
+    """Return a family's options, a file's path replaced by its content."""
+    family = config.families[label]
+    if not isinstance(family, File):
+        return family.model_dump()
+    try:
+        state = family.path.stat()
+        content = _content(family.path, state.st_mtime_ns, state.st_size)
+    except OSError as error:
+        message = f"families.{label}.path = {family.path}: cannot be read ({error.strerror})"
+        raise InputError(one_line(f"{message}; restore the file or correct the path")) from error
+    return {"kind": family.kind, "content": content}
+
+
+@lru_cache(maxsize=64)
+def _content(path: Path, _modified: int, _size: int) -> str:
+    """Digest a file once for as long as its time and size stay."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()

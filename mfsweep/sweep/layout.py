@@ -1,0 +1,112 @@
+"""What the stores hold: dims, dtype, unit and meaning of every stored variable."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mfsweep._types import STATUSES
+from mfsweep.analysis.laws import LAW_STATUSES
+
+CELL_STATUSES = ("missing", "done", "failed")
+"""Flag values of `status` in trajectories.zarr; the fill value 0 reads as missing."""
+MISSING, DONE, FAILED = range(3)
+
+STAT_NAMES = (
+    "steps",
+    "rejected",
+    "drift_evaluations",
+    "pairs_computed",
+    "pairs_skipped",
+    "seconds",
+)
+CURVES = {
+    "w2_metastable": "exact Wasserstein-2 distance to the metastable target",
+    "w2_coupling": "coupling distance to the metastable target, an upper bound of W2",
+    "distance_dominant": "rms chordal distance to E, the dominant eigenspace of A = V B^T",
+    "distance_terminal": "rms chordal distance to V's eigenspace of largest real part",
+    "distance_terminal_modulus": "rms chordal distance to V's eigenspace of largest modulus",
+    "w2_stability": "coupling distance to the zero-temperature flow of the same initial tokens",
+    "log_energy": "log of the interaction energy (only where V = B = I, else NaN)",
+    "ess_median": "median over tokens of the effective number of tokens attended to",
+    "ess_min": "least effective number of tokens attended to",
+}
+CELL_DIMS = ("beta", "seed")
+SHARD_DIMS = ("family", "d", "gap", "n_tokens")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One stored array: its dims, dtype, fill value, meaning, unit and flags."""
+
+    dims: tuple[str, ...]
+    dtype: str
+    long_name: str
+    units: str = "1"
+    flags: tuple[str, ...] = ()
+    fill: float = np.nan
+
+    def attrs(self) -> dict[str, object]:
+        """Return the CF attributes of the stored array."""
+        attrs: dict[str, object] = {"long_name": self.long_name, "units": self.units}
+        if self.flags:
+            attrs["flag_values"] = list(range(len(self.flags)))
+            attrs["flag_meanings"] = " ".join(self.flags)
+        return attrs
+
+
+def _flags(dims: tuple[str, ...], long_name: str, flags: tuple[str, ...]) -> Variable:
+    return Variable(dims, "uint8", long_name, flags=flags, fill=0)
+
+
+COORDINATES = {
+    "family": Variable(("family",), "str", "label of the weight family in the config"),
+    "d": Variable(("d",), "int64", "dimension of the token space", fill=0),
+    "gap": Variable(("gap",), "float64", "spectral gap mu_1 - mu_2 of A"),
+    "n_tokens": Variable(("n_tokens",), "float64", "number of tokens (inf: the continuum)"),
+    "beta": Variable(("beta",), "float64", "inverse temperature"),
+    "log_beta": Variable(("beta",), "float64", "natural logarithm of the inverse temperature"),
+    "seed": Variable(("seed",), "int64", "seed of the initial tokens", fill=-1),
+    "time": Variable(("time",), "float64", "time (depth of the network)"),
+    "stat": Variable(("stat",), "str", "name of the count"),
+    "estimator": Variable(("estimator",), "str", "switch-time estimator"),
+    "law": Variable(("law",), "str", "log: t = a + b log beta; linear: t = a + b beta"),
+    "cell_status": Variable(("cell_status",), "str", "status of a switch time"),
+}
+
+
+def curves(*dims: str) -> dict[str, Variable]:
+    """Return every curve as a variable over the given dims and time."""
+    return {name: Variable((*dims, "time"), "float64", text) for name, text in CURVES.items()}
+
+
+_SERIES = (*CELL_DIMS, "time")
+TRAJECTORIES = {
+    "tokens": Variable((*_SERIES, "token", "component"), "float64", "tokens, unit vectors"),
+    "ess_median": Variable(_SERIES, "float64", CURVES["ess_median"]),
+    "ess_min": Variable(_SERIES, "float64", CURVES["ess_min"]),
+    "stats": Variable((*CELL_DIMS, "stat"), "float64", "counts of the integration"),
+    "mass": Variable(("seed", "token"), "float64", "masses of the tokens, sum 1"),
+    "status": _flags(CELL_DIMS, "state of the cell, written last", CELL_STATUSES),
+}
+
+_SWITCH = ("estimator", *SHARD_DIMS, *CELL_DIMS)
+SWITCH_TIMES = {
+    "switch_time": Variable(_SWITCH, "float64", "switch time; a lower bound where censored"),
+    "switch_time_low": Variable(_SWITCH, "float64", "least switch time that the curve allows"),
+    "switch_time_high": Variable(_SWITCH, "float64", "largest switch time that the curve allows"),
+    "status": _flags(_SWITCH, "status of the switch time", STATUSES),
+}
+
+_LAW = ("estimator", "law", *SHARD_DIMS)
+LAWS = {
+    "slope": Variable(_LAW, "float64", "slope b of the law, per unit of log beta or of beta"),
+    "slope_low": Variable(_LAW, "float64", "lower end of the slope's 95 % interval"),
+    "slope_high": Variable(_LAW, "float64", "upper end of the slope's 95 % interval"),
+    "intercept": Variable(_LAW, "float64", "intercept a of the law"),
+    "aic": Variable(_LAW, "float64", "Akaike information criterion"),
+    "predicted_slope": Variable(
+        _LAW, "float64", "|B^T e| / (2 gap), for the turnaround against log beta"
+    ),
+    "counts": Variable((*_LAW, "cell_status"), "int64", "cells by status", fill=0),
+    "status": _flags(_LAW, "status of the fit", LAW_STATUSES),
+}

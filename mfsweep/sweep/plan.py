@@ -1,0 +1,108 @@
+"""What a config costs: cells, bytes, memory and time, before anything runs."""
+
+import math
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mfsweep._types import InputError
+from mfsweep.dynamics.drift import softmax_drift
+from mfsweep.dynamics.kernels import neighbour_order
+from mfsweep.sweep.cell import start, weights_of
+from mfsweep.sweep.config import Config
+from mfsweep.sweep.grid import Shard, shards
+
+BASE_BYTES = 300e6
+"""A worker process before its first cell: interpreter, libraries, compiled code."""
+STEPS_PER_SHORTEST = 2.6
+"""Accepted and rejected steps over the least number that the longest step allows; measured."""
+EVALUATIONS_PER_STEP = {"dopri5": 6, "bs32": 3}
+_PROBE_TOKENS = 2048
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one shard asks for."""
+
+    shard: Shard
+    cells: int
+    bytes_stored: float
+    """Upper bound: token arrays hardly compress."""
+    bytes_worker: float
+    """Peak memory of one worker process."""
+    seconds: float
+    """Worker-seconds of the simulations on this machine."""
+
+
+def plan(config: Config) -> tuple[Cost, ...]:
+    """Estimate every shard's cost; times one drift per (family, d, gap, n_tokens)."""
+    return tuple(_cost(config, shard) for shard in shards(config))
+
+
+def _cost(config: Config, shard: Shard) -> Cost:
+    n, cells = int(shard.n_tokens), len(shard.betas) * len(shard.seeds)
+    values = config.time.n_times * n * shard.d
+    itemsize = np.dtype(config.store.dtype).itemsize
+    # measuring holds the cell, its reference and one difference; a step holds 12 token arrays
+    peak = 8.0 * (4 * values + 12 * n * shard.d)
+    if shard.d >= 16:
+        peak += 8.0 * 2 * 256 * 1024
+    return Cost(
+        shard,
+        cells,
+        cells * values * itemsize,
+        BASE_BYTES + peak,
+        cells * _evaluations(config, shard) * _seconds_per_drift(config, shard),
+    )
+
+
+def _evaluations(config: Config, shard: Shard) -> float:
+    """Drift evaluations of one cell: the longest step is 1 / |V|_2."""
+    shortest = config.time.t_end * float(np.linalg.norm(weights_of(config, shard).V, 2))
+    return STEPS_PER_SHORTEST * shortest * EVALUATIONS_PER_STEP[config.solver.method]
+
+
+def _seconds_per_drift(config: Config, shard: Shard) -> float:
+    """Time one drift at the shard's middle beta on at most 2048 tokens; scale by n^2."""
+    finite = [beta for beta in shard.betas if math.isfinite(beta)] or [1.0]
+    beta = finite[len(finite) // 2]
+    tokens, _ = start(config, shard, shard.seeds[0])
+    probe = tokens[:_PROBE_TOKENS]
+    probe = probe[neighbour_order(probe)]
+    weights = weights_of(config, shard)
+    softmax_drift(probe[:2], weights, beta)  # compiles or loads the kernel
+    began = time.perf_counter()
+    softmax_drift(probe, weights, beta)
+    return (time.perf_counter() - began) * (len(tokens) / len(probe)) ** 2
+
+
+def refuse_what_cannot_fit(costs: tuple[Cost, ...], results: Path, workers: int) -> None:
+    """Refuse a plan that needs more disk or memory than there is.
+
+    Raises
+    ------
+    InputError
+        One line that names the key to change.
+    """
+    existing = next(p for p in (results.absolute(), *results.absolute().parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    stored = sum(cost.bytes_stored for cost in costs)
+    if stored > free:
+        message = (
+            f"time.n_times and grid ask for {stored / 1e9:.3g} GB on disk, {free / 1e9:.3g} GB are "
+            "free: lower time.n_times, set store.dtype to float32, or narrow the grid"
+        )
+        raise InputError(message)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    worst = max(costs, key=lambda cost: cost.bytes_worker)
+    if workers * worst.bytes_worker > memory:
+        message = (
+            f"grid.n_tokens = {worst.shard.n_tokens:g} at d = {worst.shard.d} needs "
+            f"{worst.bytes_worker / 1e9:.3g} GB a worker, {workers} workers have "
+            f"{memory / 1e9:.3g} GB: lower time.n_times or n_tokens, or use fewer workers"
+        )
+        raise InputError(message)
