@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mfsweep._types import InputError, MfsweepError
-from mfsweep.progress import Progress, say
+from mfsweep.progress import Progress, log_to, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,12 @@ app = typer.Typer(
     help="Sweep mean-field self-attention over beta, d, gap and seeds; see README.md.",
 )
 
+
+def _log(path: Path | None) -> None:
+    if path is not None:
+        log_to(path)
+
+
 ConfigFile = Annotated[Path, typer.Option("--config", help="Config file of the sweep.")]
 Results = Annotated[Path, typer.Option("--results", help="Folder that holds the runs.")]
 Cores = Annotated[int, typer.Option("--cores", min=1, help="Local worker processes.")]
@@ -35,6 +41,10 @@ DaskAddress = Annotated[
 ]
 SchedulerFile = Annotated[
     Path | None, typer.Option("--scheduler-file", help="Connection file of a running scheduler.")
+]
+Log = Annotated[
+    Path | None,
+    typer.Option("--log", help="Write the lines on standard error here too.", callback=_log),
 ]
 
 CONFIG, RESULTS = Path("config/config.yaml"), Path("results")
@@ -84,6 +94,7 @@ def simulate(
     cores: Cores = CORES,
     dask_address: DaskAddress = None,
     scheduler_file: SchedulerFile = None,
+    _: Log = None,
 ) -> None:
     """Compute the cells that are missing or failed.
 
@@ -102,6 +113,7 @@ def measure(
     cores: Cores = CORES,
     dask_address: DaskAddress = None,
     scheduler_file: SchedulerFile = None,
+    _: Log = None,
 ) -> None:
     """Measure the curves of every simulated cell.
 
@@ -113,7 +125,7 @@ def measure(
 
 
 @app.command()
-def collect(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
+def collect(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = None) -> None:
     """Join curves, estimate switch times, fit laws.
 
     Example: mfsweep collect --config config/config.yaml
@@ -127,7 +139,7 @@ def collect(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
 
 
 @app.command()
-def plot(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
+def plot(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = None) -> None:
     """Draw the figures from the stores.
 
     Example: mfsweep plot --config config/config.yaml
@@ -140,7 +152,7 @@ def plot(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
 
 
 @app.command()
-def report(config: ConfigFile = CONFIG, results: Results = RESULTS) -> None:
+def report(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = None) -> None:
     """Write the report page and say where everything lies.
 
     Example: mfsweep report --config config/config.yaml

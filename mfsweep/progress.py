@@ -2,13 +2,32 @@
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
     from mfsweep.sweep.execute import Outcome
 
 SECONDS_BETWEEN_LINES = 60.0
+_logs: list[TextIO] = []
+
+
+def log_to(path: Path) -> None:
+    """Write every line to this file as well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _logs.append(path.open("w", buffering=1))
+
+
+def say(line: str) -> None:
+    """Print one line on standard error and in the log."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+    _log(line)
+
+
+def _log(line: str) -> None:
+    for log in _logs:
+        log.write(line + "\n")
 
 
 class Progress:
@@ -51,15 +70,9 @@ class Progress:
         finished, failed = outcome.computed + len(outcome.failures), len(outcome.failures)
         if self._bar is not None:
             self._bar.update(self._task, completed=finished, total=total, failed=failed)
-            return
         now = time.monotonic()
         if finished == total or now - self.spoke >= SECONDS_BETWEEN_LINES:
             self.spoke = now
             left = (now - self.began) / finished * (total - finished)
-            say(f"{self.title}: {finished}/{total} done, {failed} failed, {left:.0f} s left")
-
-
-def say(line: str) -> None:
-    """Print one line on standard error."""
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+            line = f"{self.title}: {finished}/{total} done, {failed} failed, {left:.0f} s left"
+            (say if self._bar is None else _log)(line)

@@ -3,9 +3,6 @@
 import warnings
 
 import numpy as np
-import ot
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
 
 from mfsweep._types import Array, InputError, Masses, Metric, Tokens, TransportError
 from mfsweep.dynamics.sphere import chordal, geodesic
@@ -146,6 +143,10 @@ def _to_atoms(x: Tokens, mass: Masses, atoms: Tokens, at_first: float, metric: M
 
 def _transport(x: Tokens, mass_x: Masses, y: Tokens, mass_y: Masses, metric: Metric) -> float:
     """W2 by assignment when every mass is the same, by POT's network simplex otherwise."""
+    import ot  # both take a second to import, and most sweeps never come here
+    from scipy.optimize import linear_sum_assignment
+    from scipy.spatial.distance import cdist
+
     if min(len(x), len(y)) > LARGEST_PLAN:
         message = (
             f"{len(x)} and {len(y)} support points: exact transport needs at most {LARGEST_PLAN} "

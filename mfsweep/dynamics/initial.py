@@ -3,7 +3,6 @@
 from typing import Literal
 
 import numpy as np
-import scipy.stats
 
 from mfsweep._types import Array, InputError, Masses, Tokens
 from mfsweep.dynamics.sphere import normalise
@@ -88,12 +87,14 @@ def _on_circle(turn: Array) -> Tokens:
 
 def _low_discrepancy(n_tokens: int, d: int, stream: np.random.Generator) -> Tokens:
     """Map scrambled Sobol points to the sphere."""
+    from scipy.stats import norm, qmc  # slow to import, and seldom needed
+
     dimension = 1 if d == 2 else d
-    sobol = scipy.stats.qmc.Sobol(dimension, rng=stream)
+    sobol = qmc.Sobol(dimension, rng=stream)
     points = sobol.random_base2(int(np.ceil(np.log2(n_tokens))))[:n_tokens]
     if d == 2:
         return _on_circle(points[:, 0])
-    return normalise(scipy.stats.norm.ppf(points))
+    return normalise(norm.ppf(points))
 
 
 def _von_mises_fisher(
@@ -105,6 +106,8 @@ def _von_mises_fisher(
     kappa: float | None,
 ) -> Tokens:
     """Draw iid von Mises-Fisher tokens."""
+    from scipy.stats import vonmises_fisher  # slow to import, and seldom needed
+
     if sampling != "iid" or direction is None or kappa is None or not kappa > 0:
         message = (
             f"distribution = vmf with sampling = {sampling}, kappa = {kappa}: needs sampling iid, "
@@ -115,5 +118,5 @@ def _von_mises_fisher(
     if mean.shape != (d,) or not np.linalg.norm(mean) > 0:
         message = f"direction has shape {mean.shape}: expected a nonzero vector of length d = {d}"
         raise InputError(message)
-    law = scipy.stats.vonmises_fisher(normalise(mean), kappa)
+    law = vonmises_fisher(normalise(mean), kappa)
     return normalise(law.rvs(n_tokens, random_state=stream).reshape(n_tokens, d))

@@ -18,7 +18,7 @@ from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import provenance, shard_folder, write_json
 from mfsweep.sweep.grid import Shard, collect_digest, shards, simulate_digest, times
 from mfsweep.sweep.layout import CELL_DIMS, CURVES, SHARD_DIMS
-from mfsweep.sweep.store import open_store, write_whole
+from mfsweep.sweep.store import read_whole, write_whole
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,12 @@ def _joined(
     curves = {name: np.full(shape, np.nan) for name in CURVES}
     found = 0
     for shard in asked:
-        path = shard_folder(run_folder, shard) / "curves.zarr"
-        if not (path / "zarr.json").exists():
+        store = read_whole(shard_folder(run_folder, shard) / "curves.zarr")
+        if store is None or store[1]["digest"] != simulate_digest(config, shard):
             continue
-        with open_store(path) as dataset:
-            if dataset.attrs["digest"] != simulate_digest(config, shard):
-                continue
-            found += 1
-            for name, curve in curves.items():
-                curve[axes.place(shard)][axes.cells(shard)] = dataset[name].values
+        found += 1
+        for name, curve in curves.items():
+            curve[axes.place(shard)][axes.cells(shard)] = store[0][name]
     if not found:
         message = f"{run_folder}: no shard is measured for this config; run mfsweep measure first"
         raise StoreError(message)

@@ -9,7 +9,12 @@ import xarray as xr
 
 from mfsweep._types import InputError
 from mfsweep.sweep.layout import COORDINATES
-from mfsweep.sweep.store import open_store
+
+
+def open_store(path: Path) -> xr.Dataset:
+    """Open one store lazily."""
+    dataset: xr.Dataset = xr.open_zarr(path, consolidated=False, chunks=None)
+    return dataset
 
 
 def open_results(folder: str | Path) -> xr.DataTree:

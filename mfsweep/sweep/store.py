@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import xarray as xr
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
@@ -305,7 +304,9 @@ def read_cell(path: Path, beta: float, seed: int) -> dict[str, Array] | None:
     }
 
 
-def open_store(path: Path) -> xr.Dataset:
-    """Open one store lazily with xarray."""
-    dataset: xr.Dataset = xr.open_zarr(path, consolidated=False, chunks=None)
-    return dataset
+def read_whole(path: Path) -> tuple[dict[str, Array], dict[str, Any]] | None:
+    """Return a store's arrays and attributes; None where there is no store."""
+    if not (path / "zarr.json").exists():
+        return None
+    group = _open(path, "r")
+    return {name: array[...] for name, array in group.arrays()}, dict(group.attrs)

@@ -1,0 +1,31 @@
+"""Names of a run's figures: known from the config before anything has run."""
+
+from mfsweep.sweep.config import Config
+from mfsweep.sweep.grid import shards
+
+TOKEN_FIGURES = {2: "tokens_circle", 3: "tokens_sphere"}
+"""Pictures of tokens by dimension; other dimensions have none."""
+
+
+def figure_names(config: Config) -> tuple[str, ...]:
+    """Return the names of the figures that a config asks for.
+
+    Examples
+    --------
+    >>> grid = dict(family=["id"], d=[2, 4], gap=[0.5], n_tokens=[8], beta=[1, 2], seed=3)
+    >>> config = Config.model_validate(
+    ...     dict(run="a", grid=grid, families={"id": {"kind": "identity"}},
+    ...          time={"t_end": 1, "n_times": 2}))
+    >>> figure_names(config)
+    ('w2_curves', 'distances', 'switch_times', 'tokens_circle')
+    """
+    dimensions = {shard.d for shard in shards(config)}
+    pictures = [name for d, name in TOKEN_FIGURES.items() if d in dimensions]
+    return ("w2_curves", "distances", "switch_times", *pictures)
+
+
+def figure_files(config: Config) -> tuple[str, ...]:
+    """Return the file names in results/{run}/figures: every figure in every format."""
+    return tuple(
+        f"{name}.{suffix}" for name in figure_names(config) for suffix in config.figures.formats
+    )
