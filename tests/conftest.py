@@ -1,4 +1,72 @@
+import pytest
 from hypothesis import settings
 
 settings.register_profile("mfsweep", deadline=None, derandomize=True)
 settings.load_profile("mfsweep")
+
+SMALL = {
+    "run": "small",
+    "grid": {
+        "family": ["aligned", "identity"],
+        "d": [2],
+        "gap": [0.5],
+        "n_tokens": [40],
+        "beta": [4.0, 16.0],
+        "seed": [0, 1],
+    },
+    "families": {"aligned": {"kind": "aligned"}, "identity": {"kind": "identity"}},
+    "time": {"t_end": 8.0, "n_times": 17},
+}
+
+
+@pytest.fixture
+def make_config():
+    """Return a function that builds a small config with some sections changed."""
+    from mfsweep.sweep.config import Config
+
+    def make(**changes):
+        values = {key: changes.get(key, value) for key, value in SMALL.items()}
+        values |= {key: value for key, value in changes.items() if key not in SMALL}
+        if "grid" in changes:
+            values["grid"] = {**SMALL["grid"], **changes["grid"]}
+        return Config.model_validate(values)
+
+    return make
+
+
+@pytest.fixture
+def in_process(monkeypatch):
+    """Run tasks in this process instead of on Dask workers, in the order given."""
+    from contextlib import contextmanager
+
+    from mfsweep.sweep import execute
+
+    class Future:
+        def __init__(self, task, values):
+            self.call = lambda: task(*values)
+
+        def result(self):
+            return self.call()
+
+    class Client:
+        def submit(self, task, *values, pure):
+            assert pure is False
+            return Future(task, values)
+
+    @contextmanager
+    def connect(workers):
+        assert workers.count >= 1
+        yield Client()
+
+    monkeypatch.setattr(execute, "connect", connect)
+    monkeypatch.setattr(execute, "as_completed", lambda futures: list(futures))
+
+
+@pytest.fixture
+def ignore():
+    """Progress that nobody watches."""
+
+    def advance(outcome, total):
+        assert outcome.computed + len(outcome.failures) <= total
+
+    return advance

@@ -47,7 +47,7 @@ def open_results(folder: str | Path) -> xr.DataTree:
         message = f"{folder} holds no stores: give a run's folder, such as results/demo"
         raise InputError(message)
     for dataset in found.values():
-        if "beta" in dataset.coords:
+        if "beta" in dataset.coords and "log_beta" not in dataset.coords:
             dataset.coords["log_beta"] = np.log(dataset.beta)
             dataset.log_beta.attrs |= COORDINATES["log_beta"].attrs()
     return xr.DataTree.from_dict(found)

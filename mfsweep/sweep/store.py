@@ -103,7 +103,9 @@ def write_whole(
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
-    group = zarr.create_group(partial, zarr_format=3, attributes=dict(attrs))
+    auxiliary = [name for name in coordinates if COORDINATES[name].dims != (name,)]
+    named = {"coordinates": " ".join(auxiliary)} if auxiliary else {}  # how xarray finds them
+    group = zarr.create_group(partial, zarr_format=3, attributes={**attrs, **named})
     single = set(chunk_dims)
     for name, values in coordinates.items():
         _create_coordinate(group, name, values)

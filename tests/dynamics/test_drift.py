@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import oracles
 import pytest
@@ -80,7 +82,7 @@ def test_zero_temperature_is_the_limit_on_a_dense_circle():
     errors = [np.abs(softmax_drift(x, weights, beta) - limit).max() for beta in (50, 100, 200)]
     assert errors[-1] < 5e-3
     # Laplace's method: the error falls like 1 / beta
-    assert all(1.8 < a / b < 2.2 for a, b in zip(errors, errors[1:], strict=False))
+    assert all(1.8 < a / b < 2.2 for a, b in pairwise(errors))
 
 
 @given(seeds)

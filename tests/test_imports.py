@@ -1,0 +1,116 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mfsweep
+
+PACKAGE = Path(mfsweep.__file__).parent
+LAYERS = [
+    {"_types"},
+    {"dynamics.sphere", "dynamics.weights"},
+    {"dynamics.initial", "dynamics.kernels"},
+    {"dynamics.drift", "dynamics.integrators"},
+    {"dynamics.simulate"},
+    {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},
+    {"sweep.config"},
+    {"sweep.grid"},
+    {"sweep.streams", "sweep.layout", "sweep.folder", "sweep.figures"},
+    {"sweep.cell", "sweep.store"},
+    {"sweep.execute", "sweep.collect", "sweep.status", "sweep.plan", "sweep.results"},
+    {"plotting"},
+    {"report"},
+    {"progress"},
+    {"cli"},
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+MAY_USE = {
+    "xarray": {"sweep.results", "plotting", "report"},
+    "zarr": {"sweep.store"},
+    "distributed": {"sweep.execute"},
+    "dask": {"sweep.execute"},
+    "matplotlib": {"plotting"},
+    "plotly": {"report"},
+    "snakemake": set(),
+    "ot": {"analysis.wasserstein"},
+}
+
+
+def modules():
+    """Yield (dotted name inside the package, names it imports when it runs)."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        name = name.removesuffix(".__init__")
+        if name in ("__init__", "__main__", "dynamics", "analysis", "sweep"):
+            continue
+        tree = ast.parse(path.read_text())
+        hints = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        imported = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import) and node not in hints:
+                imported |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node not in hints:
+                imported |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        yield name, imported
+
+
+def room(name):
+    """The listed module that a module is, or is a part of; None if it is neither."""
+    while name and name not in RANK:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+MODULES = list(modules())
+
+
+@pytest.mark.parametrize(("name", "imported"), MODULES)
+def test_imports_point_downward(name, imported):
+    for module in imported:
+        there = room(module.removeprefix("mfsweep.")) if module.startswith("mfsweep.") else None
+        if there is not None and there != room(name):
+            assert RANK[there] < RANK[room(name)], f"{name} imports {module}"
+
+
+@pytest.mark.parametrize(("name", "imported"), MODULES)
+def test_heavy_libraries_stay_in_their_rooms(name, imported):
+    for library, rooms in MAY_USE.items():
+        if any(module.split(".")[0] == library for module in imported):
+            assert any(name == room or name.startswith(f"{room}.") for room in rooms)
+
+
+def loaded_by(statement):
+    """Top-level modules that a fresh interpreter holds after a statement."""
+    code = (
+        f"{statement}; import sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_importing_the_package_loads_the_standard_library_only():
+    loaded = loaded_by("import mfsweep; dir(mfsweep)")
+    assert not loaded & {"numpy", "scipy", "xarray", "zarr", "dask", "pydantic", "typer"}
+
+
+def test_the_command_line_starts_without_the_heavy_libraries():
+    loaded = loaded_by("import mfsweep.cli")
+    assert not loaded & {"scipy", "numba", "xarray", "zarr", "dask", "ot", "matplotlib", "pydantic"}
+
+
+def test_the_snakefile_needs_only_light_modules():
+    loaded = loaded_by("from mfsweep.sweep import config, figures, folder, grid")
+    assert not loaded & {"scipy", "numba", "xarray", "zarr", "dask", "ot", "matplotlib"}
+
+
+def test_every_public_name_can_be_imported():
+    assert all(getattr(mfsweep, name) is not None for name in mfsweep.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        mfsweep.nonsense  # noqa: B018
