@@ -1,4 +1,4 @@
-"""Array aliases, the closed sets of names, and the exceptions that every layer shares."""
+"""Array aliases and the closed sets of names that every layer shares."""
 
 from typing import Literal
 
@@ -25,23 +25,3 @@ ESTIMATORS: tuple[Estimator, ...] = ("entry", "turnaround", "exit", "crossover")
 LAWS: tuple[Law, ...] = ("log", "linear")
 STATUSES: tuple[Status, ...] = ("missing", "observed", "censored", "absent", "under_resolved")
 """Position in this tuple is the stored flag value: 0, the fill value, reads as missing."""
-
-
-class MfsweepError(Exception):
-    """Anything that mfsweep refuses or fails at, told in one line."""
-
-
-class InputError(MfsweepError, ValueError):
-    """An input out of range: the line names it, its value, what is allowed and the remedy."""
-
-
-class IntegrationError(MfsweepError, RuntimeError):
-    """An integration that cannot reach its tolerance."""
-
-
-class TransportError(MfsweepError, RuntimeError):
-    """An optimal-transport solve that stopped before it converged."""
-
-
-class StoreError(MfsweepError, RuntimeError):
-    """A store that cannot be read or written as its protocol demands."""

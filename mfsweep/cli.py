@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mfsweep._types import InputError, MfsweepError
+from mfsweep._errors import InputError, MfsweepError
 from mfsweep.progress import Progress, log_to, say
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import mfsweep
 
 PACKAGE = Path(mfsweep.__file__).parent
 LAYERS = [
-    {"_types"},
+    {"_errors", "_types"},
     {"dynamics.sphere", "dynamics.weights"},
     {"dynamics.initial", "dynamics.kernels"},
     {"dynamics.drift", "dynamics.integrators"},
@@ -102,7 +102,17 @@ def test_importing_the_package_loads_the_standard_library_only():
 
 def test_the_command_line_starts_without_the_heavy_libraries():
     loaded = loaded_by("import mfsweep.cli")
-    assert not loaded & {"scipy", "numba", "xarray", "zarr", "dask", "ot", "matplotlib", "pydantic"}
+    assert not loaded & {
+        "scipy",
+        "numba",
+        "xarray",
+        "zarr",
+        "dask",
+        "ot",
+        "matplotlib",
+        "pydantic",
+        "numpy",
+    }
 
 
 def test_the_snakefile_needs_only_light_modules():

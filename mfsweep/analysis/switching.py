@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfsweep._types import ESTIMATORS, Array, Estimator, InputError, Status, Times
+from mfsweep._errors import InputError
+from mfsweep._types import ESTIMATORS, Array, Estimator, Status, Times
 
 ESS_THRESHOLD = 25.0
 """Least median effective number of attended tokens at which a particle run follows the mean field.

@@ -3,7 +3,8 @@
 import numpy as np
 import scipy.linalg
 
-from mfsweep._types import Array, Basis, InputError, Masses, Tokens
+from mfsweep._errors import InputError
+from mfsweep._types import Array, Basis, Masses, Tokens
 from mfsweep.dynamics.sphere import distance_to_subspace, normalise
 from mfsweep.dynamics.weights import Reading, Weights
 

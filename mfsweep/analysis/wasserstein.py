@@ -4,7 +4,8 @@ import warnings
 
 import numpy as np
 
-from mfsweep._types import Array, InputError, Masses, Metric, Tokens, TransportError
+from mfsweep._errors import InputError, TransportError
+from mfsweep._types import Array, Masses, Metric, Tokens
 from mfsweep.dynamics.sphere import chordal, geodesic
 
 DISTANCES = {"chordal": chordal, "geodesic": geodesic}

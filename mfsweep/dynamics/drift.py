@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from mfsweep._types import Array, InputError, Masses, Tokens
+from mfsweep._errors import InputError
+from mfsweep._types import Array, Masses, Tokens
 from mfsweep.dynamics.kernels import SoftmaxAverage, softmax_average
 from mfsweep.dynamics.sphere import normalise, tangent
 from mfsweep.dynamics.weights import Weights

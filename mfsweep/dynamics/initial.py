@@ -4,7 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from mfsweep._types import Array, InputError, Masses, Tokens
+from mfsweep._errors import InputError
+from mfsweep._types import Array, Masses, Tokens
 from mfsweep.dynamics.sphere import normalise
 from mfsweep.dynamics.weights import Seed
 

@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from mfsweep._types import Array, IntegrationError, Times, Tokens
+from mfsweep._errors import IntegrationError
+from mfsweep._types import Array, Times, Tokens
 from mfsweep.dynamics.sphere import normalise, tangent
 
 Method = Literal["dopri5", "bs32"]

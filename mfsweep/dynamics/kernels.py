@@ -155,7 +155,7 @@ def _bounding_balls(y: Array, mass: Array, tile: int) -> tuple[Array, Array, Arr
     return centre, radius, log_mass
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _average_fused(
     q: Array, y: Array, mass: Array, spread: Array, with_ess: bool, tile: int
 ) -> Any:
@@ -203,7 +203,7 @@ def _average_fused(
     return average, ess, pairs
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _weigh_block(
     logit: Array, mass: Array, spread: Array, top: Array, z: Array, z2: Array, total: Array
 ) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mfsweep._types import Array, InputError, Masses, Times, Tokens
+from mfsweep._errors import InputError
+from mfsweep._types import Array, Masses, Times, Tokens
 from mfsweep.dynamics.drift import attend, check_tokens, zero_temperature_drift
 from mfsweep.dynamics.integrators import METHODS, Method, StepRecord, integrate
 from mfsweep.dynamics.kernels import neighbour_order

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 import scipy.linalg
 
-from mfsweep._types import Array, Basis, InputError
+from mfsweep._errors import InputError
+from mfsweep._types import Array, Basis
 
 Reading = Literal["real", "modulus"]
 Seed = int | np.random.SeedSequence
@@ -326,7 +328,7 @@ def load_weights(path: str | Path) -> Weights:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         message = f"{path}: not a readable .npz file of plain arrays ({error})"
         raise InputError(message) from error
     if {"V", "B"} <= arrays.keys():

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mfsweep._types import ESTIMATORS, LAWS, STATUSES, Array, StoreError
+from mfsweep._errors import StoreError
+from mfsweep._types import ESTIMATORS, LAWS, STATUSES, Array
 from mfsweep.analysis.laws import LAW_STATUSES, fit_law, predicted_slope
 from mfsweep.analysis.switching import switch_times
 from mfsweep.analysis.targets import separation

@@ -33,7 +33,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 
 MAX_VALUES = 10_000
 MAX_SHARDS = 100_000

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import dask
 import numpy as np
 from distributed import Client, KilledWorker, LocalCluster, as_completed
+from threadpoolctl import threadpool_limits
 
-from mfsweep._types import Array, InputError, StoreError
+from mfsweep._errors import InputError, StoreError
+from mfsweep._types import Array
 from mfsweep.dynamics.kernels import compile_kernels
 from mfsweep.sweep import layout
 from mfsweep.sweep.cell import (
@@ -35,10 +36,6 @@ from mfsweep.sweep.store import (
 )
 
 CONNECT_SECONDS = 30
-_ONE_THREAD = {
-    f"{library}_NUM_THREADS": "1"
-    for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA")
-}
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,11 @@ def connect(workers: Workers) -> Iterator[Client]:
     """
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if workers.address is None and workers.scheduler_file is None:
-        spawn = {"distributed.nanny.pre-spawn-environ": _ONE_THREAD}
         with (
-            dask.config.set(spawn),
             LocalCluster(
                 n_workers=workers.count,
                 threads_per_worker=1,
-                processes=True,
+                processes=workers.count > 1,  # one worker needs no second process
                 host="127.0.0.1",
                 dashboard_address=None,
             ) as cluster,
@@ -136,7 +131,8 @@ def _each(
 def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
     """Run one cell and write its chunks; runs on a worker."""
     try:
-        run, stats = run_cell(config, cell)
+        with threadpool_limits(1):
+            run, stats = run_cell(config, cell)
     except Exception:
         mark_cell(path, cell, FAILED)
         raise
@@ -198,7 +194,8 @@ def _measure_seed(config: Config, shard: Shard, seed: int, path: Path) -> dict[s
     """Measure all betas of one seed; arrays (beta, time). Runs on a worker."""
     weights = weights_of(config, shard)
     initial, _ = start(config, shard, seed)
-    reference = zero_temperature_tokens(config, shard, seed)
+    with threadpool_limits(1):
+        reference = zero_temperature_tokens(config, shard, seed)
     shape = (len(shard.betas), config.time.n_times)
     curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
     for row, beta in enumerate(shard.betas):

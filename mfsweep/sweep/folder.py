@@ -4,14 +4,14 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from mfsweep import __version__
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import NUMERICS_VERSION, Shard, config_digest
 
@@ -79,11 +79,12 @@ def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str
     if existing is None or not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         message = f"results folder {run_folder} cannot be written: choose another with --results"
         raise InputError(message)
-    if not run_folder.exists() or not any(run_folder.iterdir()):
+    marker = run_folder / "run.json"
+    if not marker.exists() and not any(_foreign(run_folder)):
         return owner
     remedy = f"choose another name for run, or move {run_folder} away"
     try:
-        found = json.loads((run_folder / "run.json").read_text())
+        found = json.loads(marker.read_text())
     except (OSError, ValueError) as error:
         message = f"run = {config.run!r}: {run_folder} was not made by mfsweep; {remedy}"
         raise InputError(message) from error
@@ -96,6 +97,13 @@ def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str
         )
         raise InputError(message)
     return owner
+
+
+def _foreign(run_folder: Path) -> Iterator[Path]:
+    """Yield files in an unclaimed folder, but for the logs that Snakemake opens first."""
+    for folder, _, files in os.walk(run_folder):
+        if Path(folder) != run_folder / "logs":
+            yield from (Path(folder, name) for name in files)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 from mfsweep.sweep.config import Config, File, Part, Time, one_line, significant
 
 if TYPE_CHECKING:

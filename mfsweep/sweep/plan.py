@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 from mfsweep.dynamics.drift import softmax_drift
 from mfsweep.dynamics.kernels import neighbour_order
 from mfsweep.sweep.cell import start, weights_of

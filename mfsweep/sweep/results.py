@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 from mfsweep.sweep.layout import COORDINATES
 
 

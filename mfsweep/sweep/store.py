@@ -15,7 +15,8 @@ import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from mfsweep._types import Array, StoreError
+from mfsweep._errors import StoreError
+from mfsweep._types import Array
 from mfsweep.dynamics.simulate import Trajectory
 from mfsweep.sweep import layout
 from mfsweep.sweep.config import Config

@@ -8,7 +8,7 @@ import struct
 
 import numpy as np
 
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 
 ROOT = 0x6D667377
 """First word of every key; another root would be another set of streams."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from strategies import betas, on_sphere, seeds, systems
 
 from mfsweep import Weights, softmax_drift, zero_temperature_drift
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 
 
 def _slack(x, weights, beta):

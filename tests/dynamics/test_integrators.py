@@ -3,7 +3,7 @@ import oracles
 import pytest
 from scipy.integrate import RK23, RK45
 
-from mfsweep._types import IntegrationError
+from mfsweep._errors import IntegrationError
 from mfsweep.dynamics.integrators import METHODS, StepRecord, integrate
 
 V = np.array([[1.0, 0.3, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.4, -0.3]])

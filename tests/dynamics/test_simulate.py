@@ -6,7 +6,7 @@ import pytest
 from strategies import on_sphere
 
 from mfsweep import Weights, initial_tokens, simulate, switch_times, weights_with_gap
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 from mfsweep.analysis.targets import distance_dominant, distance_terminal, separation
 
 IDENTITY = {d: Weights(np.eye(d), np.eye(d)) for d in (2, 3, 4, 8, 32)}

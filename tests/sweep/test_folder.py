@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from mfsweep._types import InputError
+from mfsweep._errors import InputError
 from mfsweep.sweep.folder import check_claim, claim, provenance
 
 

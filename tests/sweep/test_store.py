@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from mfsweep import open_results, select
-from mfsweep._types import InputError, StoreError
+from mfsweep._errors import InputError, StoreError
 from mfsweep.sweep import store
 from mfsweep.sweep.cell import run_cell, start
 from mfsweep.sweep.collect import collect

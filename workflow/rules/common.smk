@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from mfsweep._types import MfsweepError
+from mfsweep._errors import MfsweepError
 from mfsweep.sweep import figures, grid
 from mfsweep.sweep.config import load_config
 from mfsweep.sweep.folder import check_claim

@@ -1,0 +1,131 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import xarray as xr
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+TINY = yaml.safe_load((ROOT / "tests/workflow/tiny.yaml").read_text())
+
+pytestmark = pytest.mark.workflow
+
+
+def snakemake(folder, *arguments, check=True):
+    """Run Snakemake in a folder that holds config.yaml, with no environment activated."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--snakefile", ROOT / "Snakefile"]
+    run = subprocess.run(
+        [*command, "--configfile", folder / "config.yaml", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    if check:
+        assert run.returncode == 0, run.stderr
+    return run
+
+
+def write(folder, **changes):
+    (folder / "config.yaml").write_text(yaml.safe_dump({**TINY, **changes}))
+
+
+def planned(folder):
+    """Rules that a dry run would run."""
+    out = snakemake(folder, "--dry-run").stdout
+    return {rule for rule, _ in re.findall(r"^(\w+) +(\d+)$", out, re.MULTILINE)} - {"total"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder in which the tiny sweep has run."""
+    folder = tmp_path_factory.mktemp("sweep")
+    write(folder)
+    return folder, snakemake(folder)
+
+
+def test_one_command_makes_stores_figures_and_the_page(finished):
+    folder, run = finished
+    results = folder / "results/tiny"
+    assert (results / "report.html").stat().st_size > 10_000
+    for name in ("curves", "switch_times", "laws"):
+        assert xr.open_zarr(results / f"{name}.zarr", consolidated=False).sizes["d"] == 2
+    names = {path.name for path in (results / "figures").iterdir()}
+    expected = ("w2_curves", "distances", "switch_times", "tokens_circle", "tokens_sphere")
+    assert names == {f"{name}.png" for name in expected}
+    last = run.stdout.splitlines()[-5:]
+    assert [line.split()[0] for line in last] == ["report", "figures", "store", "store", "store"]
+
+
+def test_a_second_run_does_nothing(finished):
+    folder, _ = finished
+    assert planned(folder) == set()
+
+
+def test_a_figure_setting_runs_figures_only(finished):
+    folder, _ = finished
+    write(folder, figures={"formats": ["png"], "dpi": 81})
+    assert planned(folder) == {"figures", "report", "all"}
+    write(folder)
+    assert planned(folder) == set()
+
+
+def test_a_comment_runs_nothing(finished):
+    folder, _ = finished
+    write(folder)
+    with (folder / "config.yaml").open("a") as file:
+        file.write("# a thought\n")
+    assert planned(folder) == set()
+
+
+def test_another_tolerance_runs_the_simulations(finished):
+    folder, _ = finished
+    write(folder, solver={"rtol": 1e-7})
+    assert {"simulate", "measure", "collect", "figures", "report"} <= planned(folder)
+    write(folder)
+
+
+def test_the_snakefile_and_the_command_line_agree_on_every_digest(finished):
+    import json
+
+    from mfsweep.sweep.config import load_config
+    from mfsweep.sweep.grid import shards, simulate_digest
+
+    folder, _ = finished
+    config = load_config(folder / "config.yaml")
+    for shard in shards(config):
+        for rule in ("simulate", "measure"):
+            done = folder / "results/tiny/shards" / shard.id / f"{rule}.done"
+            assert json.loads(done.read_text())["digest"] == simulate_digest(config, shard)
+
+
+def test_bad_input_is_one_line_and_exit_2(tmp_path):
+    write(tmp_path, grid={**TINY["grid"], "beta": [-1.0]})
+    run = snakemake(tmp_path, check=False)
+    assert run.returncode == 2
+    ours = [line for line in run.stderr.splitlines() if line.startswith("mfsweep:")]
+    assert len(ours) == 1
+    assert "grid.beta[0] = -1.0" in ours[0]
+    assert "Traceback" not in run.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_config_values_on_the_command_line_are_refused(tmp_path):
+    write(tmp_path)
+    run = snakemake(tmp_path, "--config", "run=other", check=False)
+    assert run.returncode == 2
+    assert "--config and several --configfile are not taken" in run.stderr
+
+
+def test_lint_and_format_are_clean():
+    lint = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--lint"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert lint.returncode == 0, lint.stdout + lint.stderr
