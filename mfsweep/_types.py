@@ -1,6 +1,6 @@
 """Array aliases and the closed sets of names that every layer shares."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,4 +24,17 @@ Status = Literal["missing", "observed", "censored", "absent", "under_resolved"]
 ESTIMATORS: tuple[Estimator, ...] = ("entry", "turnaround", "exit", "crossover")
 LAWS: tuple[Law, ...] = ("log", "linear")
 STATUSES: tuple[Status, ...] = ("missing", "observed", "censored", "absent", "under_resolved")
+"""Position in this tuple is the stored flag value: 0, the fill value, reads as missing."""
+LawStatus = Literal[
+    "missing",
+    "fitted",
+    "under_resolved",
+    "few_betas",
+    "few_seeds",
+    "all_censored",
+    "absent",
+    "unconverged",
+]
+
+LAW_STATUSES: tuple[LawStatus, ...] = get_args(LawStatus)
 """Position in this tuple is the stored flag value: 0, the fill value, reads as missing."""

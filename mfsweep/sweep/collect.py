@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfsweep._errors import StoreError
-from mfsweep._types import ESTIMATORS, LAWS, STATUSES, Array
-from mfsweep.analysis.laws import LAW_STATUSES, fit_law, predicted_slope
+from mfsweep._types import ESTIMATORS, LAW_STATUSES, LAWS, STATUSES, Array
+from mfsweep.analysis.laws import fit_law, predicted_slope
 from mfsweep.analysis.switching import switch_times
 from mfsweep.analysis.targets import separation
 from mfsweep.sweep import layout

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mfsweep._types import STATUSES
-from mfsweep.analysis.laws import LAW_STATUSES
+from mfsweep._types import LAW_STATUSES, STATUSES
 
 CELL_STATUSES = ("missing", "done", "failed")
 """Flag values of `status` in trajectories.zarr; the fill value 0 reads as missing."""

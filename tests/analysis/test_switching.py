@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from mfsweep._types import ESTIMATORS, InputError
+from mfsweep._errors import InputError
+from mfsweep._types import ESTIMATORS
 from mfsweep.analysis.switching import DISTANCE_FLOOR, ESS_THRESHOLD, SwitchTime, switch_times
 
 # W2^2 = A e^{-c t} + B e^{2 l t} is least at log(c A / (2 l B)) / (c + 2 l).
