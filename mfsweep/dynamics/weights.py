@@ -326,9 +326,9 @@ def load_weights(path: str | Path) -> Weights:
         If the file cannot be read or holds neither pair of names.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, TypeError, AttributeError) as error:
         message = f"{path}: not a readable .npz file of plain arrays ({error})"
         raise InputError(message) from error
     if {"V", "B"} <= arrays.keys():
