@@ -40,7 +40,8 @@ def shard_status(config: Config, run_folder: Path) -> list[ShardStatus]:
         if stale:
             count = {DONE: 0, FAILED: 0, MISSING: len(states)}
         made = read_done(folder / "measure.done")
-        measured = made is not None and made["digest"] == simulate_digest(config, shard)
+        current = made is not None and made["digest"] == simulate_digest(config, shard)
+        measured = current and count[DONE] == len(states)
         left = (count[FAILED] + count[MISSING]) * (mean_seconds(path) if count[DONE] else 0.0)
         rows.append(
             ShardStatus(shard.id, count[DONE], count[FAILED], count[MISSING], measured, left)
