@@ -24,6 +24,16 @@ def figure_names(config: Config) -> tuple[str, ...]:
     return ("w2_curves", "distances", "switch_times", *pictures)
 
 
+def caption_file(file: str) -> str:
+    """Return the name of the caption that belongs to a figure's file.
+
+    >>> caption_file("w2_curves.png"), caption_file("tokens_sphere.pdf")
+    ('w2_curves.rst', 'tokens.rst')
+    """
+    name = file.partition(".")[0]
+    return "tokens.rst" if name in TOKEN_FIGURES.values() else f"{name}.rst"
+
+
 def figure_files(config: Config) -> tuple[str, ...]:
     """Return the file names in results/{run}/figures: every figure in every format."""
     return tuple(

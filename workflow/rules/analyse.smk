@@ -3,15 +3,14 @@ rule measure:
         rules.simulate.output,
     output:
         RUN / "shards/{shard}/measure.done",
-    params:
-        digest=lambda wildcards: grid.simulate_digest(CONFIG, SHARDS[wildcards.shard]),
     log:
         RUN / "logs/measure-{shard}.log",
     conda:
         "../envs/mfsweep.yaml"
+    params:
+        digest=lambda wildcards: grid.simulate_digest(CONFIG, SHARDS[wildcards.shard]),
     shell:
-        "{PYTHON} -m mfsweep measure --config {CONFIG_FILE:q} --shard {wildcards.shard}"
-        " --cores {threads} --log {log}"
+        "mfsweep measure --shard {wildcards.shard} --cores {threads} --log {log}"
 
 
 rule collect:
@@ -19,11 +18,11 @@ rule collect:
         expand(rules.measure.output, shard=SHARDS),
     output:
         expand(RUN / "{store}.zarr/zarr.json", store=STORES),
-    params:
-        digest=grid.collect_digest(CONFIG),
     log:
         RUN / "logs/collect.log",
     conda:
         "../envs/mfsweep.yaml"
+    params:
+        digest=grid.collect_digest(CONFIG),
     shell:
-        "{PYTHON} -m mfsweep collect --config {CONFIG_FILE:q} --log {log}"
+        "mfsweep collect --log {log}"

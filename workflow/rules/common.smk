@@ -1,6 +1,7 @@
 # The config goes through the loader that the command line uses, never through Snakemake's own
 # merging of config files.
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from mfsweep.sweep.config import load_config
 from mfsweep.sweep.folder import check_claim
 
 STORES = ("curves", "switch_times", "laws")
-PYTHON = sys.executable  # rules need no activated environment
 
 
 def refuse(error):
@@ -23,10 +23,22 @@ def only_config_file():
     settings = workflow.config_settings
     if settings.config or len(settings.configfiles) > 1:
         refuse(
-            "--config and several --configfile are not taken: put every key in one file "
-            "and give it by --configfile"
+            "--config and several --configfile are not taken: put every key in one file"
         )
-    return Path(settings.configfiles[0] if settings.configfiles else "config/config.yaml")
+    return Path(
+        settings.configfiles[0] if settings.configfiles else "config/config.yaml"
+    )
+
+
+def picture(name):
+    """Return one figure as an output with its caption in Snakemake's report."""
+    stem, form = name.split(".")
+    return report(
+        RUN / "figures" / name,
+        caption=f"../report/{stem.replace('_circle', '').replace('_sphere', '')}.rst",
+        category="Figures",
+        labels={"figure": stem.replace("_", " "), "format": form},
+    )
 
 
 CONFIG_FILE = only_config_file()
@@ -37,6 +49,15 @@ try:
     check_claim(RUN, CONFIG_FILE, CONFIG)
 except MfsweepError as error:
     refuse(error)
+
+# Rules call the package by the interpreter that runs Snakemake: no activated environment needed.
+PYTHON = (
+    "python"
+    if workflow.deployment_settings.deployment_method
+    else shlex.quote(sys.executable)
+)
+CONFIG_OPTION = shlex.join(["--config", str(CONFIG_FILE)])
+shell.prefix(f'mfsweep() {{{{ {PYTHON} -m mfsweep "$@" {CONFIG_OPTION}; }}}}; ')
 
 
 wildcard_constraints:

@@ -1,27 +1,16 @@
-def picture(name):
-    """Return one figure as an output with its caption in Snakemake's report."""
-    stem, form = name.split(".")
-    return report(
-        RUN / "figures" / name,
-        caption=f"../report/{stem.replace('_circle', '').replace('_sphere', '')}.rst",
-        category="Figures",
-        labels={"figure": stem.replace("_", " "), "format": form},
-    )
-
-
 rule figures:
     input:
         rules.collect.output,
     output:
         [picture(name) for name in figures.figure_files(CONFIG)],
-    params:
-        digest=grid.figures_digest(CONFIG),
     log:
         RUN / "logs/figures.log",
     conda:
         "../envs/mfsweep.yaml"
+    params:
+        digest=grid.figures_digest(CONFIG),
     shell:
-        "{PYTHON} -m mfsweep plot --config {CONFIG_FILE:q} --log {log}"
+        "mfsweep plot --log {log}"
 
 
 rule report:
@@ -40,4 +29,4 @@ rule report:
     conda:
         "../envs/mfsweep.yaml"
     shell:
-        "{PYTHON} -m mfsweep report --config {CONFIG_FILE:q} --log {log}"
+        "mfsweep report --log {log}"

@@ -1,0 +1,156 @@
+"""The sections but ``grid`` and ``overrides``, in the file's order, and the keys of each."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+
+from mfsweep.sweep.config.refusals import refuse
+from mfsweep.sweep.config.values import (
+    LISTED,
+    Distinct,
+    Positive,
+    Section,
+    Seed,
+    one_of,
+    real,
+    says,
+)
+
+Bulk = Literal["isotropic", "linear"]
+Distribution = Literal["uniform", "vmf"]
+Sampling = Literal["iid", "antipodal", "qmc", "equispaced"]
+Method = Literal["dopri5", "bs32"]
+Dtype = Literal["float64", "float32"]
+Format = Literal["png", "pdf"]
+
+
+class _Drawn(Section):
+    """What the families share whose weights are drawn, not given."""
+
+    weights_seed: Seed = 0
+    multiplicity: Annotated[int, *says("must be a whole number from 1 to d - 1", ge=1, lt=4096)] = 1
+    bulk: Annotated[Bulk, *one_of(Bulk)] = "isotropic"
+
+
+class Identity(_Drawn):
+    """B = I: the control, in which nothing switches."""
+
+    kind: Literal["identity"]
+
+
+class Aligned(_Drawn):
+    """B in the eigenbasis of A: b[0] on the dominant eigenspace, b[1] elsewhere."""
+
+    kind: Literal["aligned"]
+    b: Annotated[tuple[Positive, Positive], LISTED, *says("must be a list of two numbers > 0")] = (
+        2.0,
+        0.5,
+    )
+
+
+class Generic(_Drawn):
+    """B symmetric positive definite in an eigenbasis of its own."""
+
+    kind: Literal["generic"]
+    condition: Annotated[float, *real("must be >= 1 and finite", ge=1, allow_inf_nan=False)] = 10.0
+
+
+def _weights_path(value: object, info: ValidationInfo) -> Path:
+    """Resolve against the config's folder (the working directory if no file was read)."""
+    if not isinstance(value, str | Path):
+        refuse("must be the path of an .npz file")
+    path = Path((info.context or {}).get("folder", ""), value).absolute()
+    try:
+        there = path.suffix == ".npz" and path.is_file()
+    except OSError:  # a name too long, a folder that may not be searched
+        there = False
+    if not there:
+        refuse(
+            "must be an existing .npz file, relative to the config's folder or absolute",
+            "correct the path or write the file with numpy.savez(path, V=V, B=B)",
+        )
+    return path
+
+
+class File(Section):
+    """Matrices from disk, whose d and gap are measured."""
+
+    kind: Literal["file"]
+    path: Annotated[Path, BeforeValidator(_weights_path, json_schema_input_type=str)]
+
+
+def _of_a_kind(value: object) -> object:
+    kinds = ("identity", "aligned", "generic", "file")
+    if not isinstance(value, dict):
+        refuse("must be a mapping with a kind", "write {kind: identity} or the like")
+    if value.get("kind") not in kinds:
+        refuse(f"must be one of {', '.join(kinds)}", "set it", "kind", got=value.get("kind"))
+    return value
+
+
+Family = Annotated[
+    Identity | Aligned | Generic | File, Field(discriminator="kind"), BeforeValidator(_of_a_kind)
+]
+
+
+class Initial(Section):
+    """How the tokens start."""
+
+    distribution: Annotated[Distribution, *one_of(Distribution)] = "uniform"
+    sampling: Annotated[Sampling, *one_of(Sampling)] = "iid"
+    kappa: Positive | None = None
+    tilt: (
+        Annotated[float, *real("must be an angle from 0 to pi (radians)", ge=0, le=math.pi)] | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        vmf = self.distribution == "vmf"
+        for key, value in (("kappa", self.kappa), ("tilt", self.tilt)):
+            if vmf and value is None:
+                refuse("required key is missing where distribution is vmf", "add it", key)
+            if not vmf and value is not None:
+                refuse("is for distribution vmf only", "remove it or set vmf", key, got=value)
+        if vmf and self.sampling != "iid":
+            refuse(
+                "must be iid where distribution is vmf", "set iid", "sampling", got=self.sampling
+            )
+        return self
+
+
+class Time(Section):
+    """The saved times, evenly spaced from 0 to t_end (dimensionless)."""
+
+    t_end: Positive
+    n_times: Annotated[int, *says("must be a whole number from 2 to 100,000", ge=2, le=100_000)]
+
+
+class Solver(Section):
+    """The embedded Runge-Kutta pair and its tolerances for one step."""
+
+    method: Annotated[Method, *one_of(Method)] = "dopri5"
+    rtol: Annotated[float, *real("must be from 1e-12 to 0.1", ge=1e-12, le=0.1)] = 1e-6
+    atol: Annotated[float, *real("must be from 0 to 0.1", ge=0, le=0.1)] = 1e-9
+
+
+class Store(Section):
+    """How tokens are stored."""
+
+    dtype: Annotated[Dtype, *one_of(Dtype)] = "float64"
+
+
+class Laws(Section):
+    """What a cell must satisfy to count as resolved."""
+
+    ess_threshold: Annotated[float, *real("must be >= 0 and finite", ge=0, allow_inf_nan=False)] = (
+        25.0
+    )
+
+
+class Figures(Section):
+    """The files that each figure is written to."""
+
+    formats: Distinct[Annotated[Format, *one_of(Format)]] = ("png", "pdf")
+    dpi: Annotated[int, *says("must be a whole number from 50 to 600", ge=50, le=600)] = 150
