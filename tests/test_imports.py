@@ -11,7 +11,8 @@ PACKAGE = Path(mfsweep.__file__).parent
 LAYERS = [
     {"_errors", "_types"},
     {"dynamics.sphere", "dynamics.weights"},
-    {"dynamics.initial", "dynamics.kernels"},
+    {"dynamics.initial", "dynamics.condense"},
+    {"dynamics.kernels"},
     {"dynamics.drift", "dynamics.integrators"},
     {"dynamics.simulate"},
     {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},

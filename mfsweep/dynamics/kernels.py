@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from mfsweep._types import Array, Masses
+from mfsweep.dynamics.condense import GAP_LOSS, condense
 
 TILE = 128
 """Keys per tile: long enough to vectorise, short enough to skip often."""
@@ -108,14 +109,10 @@ def _logits(q: Array, i: int, y: Array, start: int, stop: int, logit: Array) -> 
 
 
 @njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
-def _weigh(logit: Array, mass: Array, shift: float) -> float:
-    """Replace logits by masses times exponentials, w_j e^{l_j - shift}; return their sum."""
-    total = 0.0
-    for j in range(mass.size):
-        weight = _exp(logit[j] - shift) * mass[j]
-        logit[j] = weight
-        total += weight
-    return total
+def _exponentiate(logit: Array, shift: float) -> None:
+    """Replace logits by e^{l_j - shift}."""
+    for j in range(logit.size):
+        logit[j] = _exp(logit[j] - shift)
 
 
 @njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
@@ -128,11 +125,11 @@ def _dot(a: Array, b: Array) -> float:
 
 
 @njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
-def _sum_of_squares(weight: Array, spread: Array) -> float:
-    """Return sum_j weight_j^2 spread_j over the length of spread."""
+def _dot_of_squares(a: Array, b: Array) -> float:
+    """Return sum_j a_j^2 b_j over the length of b."""
     total = 0.0
-    for j in range(spread.size):
-        total += weight[j] * weight[j] * spread[j]
+    for j in range(b.size):
+        total += a[j] * a[j] * b[j]
     return total
 
 
@@ -151,18 +148,20 @@ def _bounding_balls(y: Array, mass: Array, tile: int) -> tuple[Array, Array, Arr
             for c in range(d):
                 square += (y[c, j] - centre[k, c]) ** 2
             radius[k] = max(radius[k], math.sqrt(square))
-        log_mass[k] = math.log(mass[start:stop].sum())
+        log_mass[k] = math.log(np.abs(mass[start:stop]).sum())
     return centre, radius, log_mass
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _average_fused(
-    q: Array, y: Array, mass: Array, spread: Array, with_ess: bool, tile: int
-) -> Any:
-    """Average, ess and pairs for small d; arrays (d, n), masses and spread (n,)."""
+def _average_fused(q: Array, y: Array, mass: Array, least: float, tile: int) -> Any:
+    """Average, ess and pairs for small d; q (d, n), y (d, keys), mass and squares (2, keys).
+
+    `least` bounds the log of Z_i from below, relative to the largest logit.
+    """
     d, n = q.shape
     keys = y.shape[1]
-    centre, radius, log_mass = _bounding_balls(y, mass, tile)
+    centre, radius, log_mass = _bounding_balls(y, mass[0], tile)
+    heavy = mass[0] * y
     average, ess = np.empty((n, d)), np.empty(n)
     weight, total = np.empty(tile), np.empty(d)
     pairs = 0
@@ -185,57 +184,55 @@ def _average_fused(
             highest = _logits(q, i, y, start, stop, weight)
             if highest + log_mass[k] < negligible:
                 continue
-            rescaled = highest > top
-            if rescaled:
-                shrink = math.exp(max(top - highest, _EXP_FLOOR)) if z > 0.0 else 0.0
+            if highest > top:
+                shrink = math.exp(max(top - highest, _EXP_FLOOR))
                 z, z2, total[:] = z * shrink, z2 * shrink * shrink, total * shrink
-                top, first = highest, k
-            z += _weigh(weight, mass[start:stop], top)
-            if with_ess:
-                z2 += _sum_of_squares(weight, spread[start:stop])
+                top, first, negligible = highest, k, highest + least + _SKIP
+            _exponentiate(weight[: stop - start], top)
+            z += _dot(weight, mass[0, start:stop])
+            z2 += _dot_of_squares(weight, mass[1, start:stop])
             for c in range(d):
-                total[c] += _dot(weight, y[c, start:stop])
+                total[c] += _dot(weight, heavy[c, start:stop])
             pairs += stop - start
-            if rescaled:
-                negligible = top + math.log(z) + _SKIP
         average[i] = total / z
         ess[i] = z * z / z2
     return average, ess, pairs
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _weigh_block(
-    logit: Array, mass: Array, spread: Array, top: Array, z: Array, z2: Array, total: Array
+def _exponentiate_block(
+    logit: Array, mass: Array, top: Array, z: Array, z2: Array, total: Array
 ) -> None:
-    """Turn a block of logits (rows, columns) into weights; rescale the running sums to match."""
+    """Exponentiate a block of logits (rows, columns); rescale and extend the running sums."""
     for i in range(logit.shape[0]):
         highest = max(top[i], logit[i].max())
-        shrink = math.exp(max(top[i] - highest, _EXP_FLOOR)) if z[i] > 0.0 else 0.0
+        shrink = math.exp(max(top[i] - highest, _EXP_FLOOR))
         top[i] = highest
         total[i] *= shrink
-        z[i] = z[i] * shrink + _weigh(logit[i], mass, highest)
-        z2[i] = z2[i] * shrink * shrink + _sum_of_squares(logit[i], spread)
+        _exponentiate(logit[i], highest)
+        z[i] = z[i] * shrink + _dot(logit[i], mass[0])
+        z2[i] = z2[i] * shrink * shrink + _dot_of_squares(logit[i], mass[1])
 
 
-def _average_blas(q: Array, y: Array, mass: Masses, spread: Array) -> SoftmaxAverage:
-    """Average, ess and pairs for large d; arrays (n, d)."""
+def _average_blas(q: Array, y: Array, mass: Array) -> SoftmaxAverage:
+    """Average, ess and pairs for large d; arrays (n, d), mass and squares (2, keys)."""
     n, keys = len(q), len(y)
-    average, ess = np.empty_like(q), np.empty(n)
+    average, ess, heavy = np.empty_like(q), np.empty(n), mass[0][:, None] * y
     for rows in (slice(i, i + _ROWS) for i in range(0, n, _ROWS)):
         block = q[rows]
         top, z, z2 = np.full(len(block), _LOWEST), np.zeros(len(block)), np.zeros(len(block))
         total = np.zeros_like(block)
         for columns in (slice(j, j + _COLUMNS) for j in range(0, keys, _COLUMNS)):
             logit = block @ y[columns].T
-            _weigh_block(logit, mass[columns], spread[columns], top, z, z2, total)
-            total += logit @ y[columns]
+            _exponentiate_block(logit, mass[:, columns], top, z, z2, total)
+            total += logit @ heavy[columns]
         average[rows] = total / z[:, None]
         ess[rows] = z * z / z2
     return SoftmaxAverage(average, ess, n * keys)
 
 
 def softmax_average(
-    q: Array, y: Array, mass: Masses, spread: Array | None = None
+    q: Array, y: Array, mass: Masses, square_mass: Masses | None = None
 ) -> SoftmaxAverage:
     """Average the keys with softmax weights, row by row.
 
@@ -246,12 +243,13 @@ def softmax_average(
     q
         Queries times the inverse temperature, shape (n, d); any finite size.
     y
-        Keys, shape (keys, d); neighbours in the array should be neighbours in space.
+        Keys, unit vectors, shape (keys, d); neighbours in the array should be neighbours in
+        space.
     mass
         Mass w_j of each key, shape (keys,), positive.
-    spread
-        Sum of squared original masses over w_j^2, shape (keys,): 1 (the default) for a key that
-        is one token, 1/k for one that stands for k equal tokens. Only ess depends on it.
+    square_mass
+        Sum of the squared masses of the tokens that a key stands for, shape (keys,); w_j^2 (the
+        default) for one token. Only ess depends on it.
 
     Returns
     -------
@@ -260,18 +258,24 @@ def softmax_average(
 
     Notes
     -----
-    Relative error of a weight under 1e-15; cost O(n keys d) at most, memory O((n + keys) d).
+    Relative error of a weight under 1e-15 plus that of its logit, |q| 2^-53. Cost O(n keys d) at
+    most, memory O((n + keys) d). On the circle (d = 2) the keys are condensed to nodes first.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> softmax_average(0.0 * x, x, np.array([0.75, 0.25])).average
     array([[0.75, 0.25], [0.75, 0.25]])
     """
-    if spread is None:
-        spread = np.ones(len(mass))
+    masses = np.stack([mass, mass**2 if square_mass is None else square_mass])
     if q.shape[1] >= BLAS_FROM_DIMENSION:
-        return _average_blas(q, y, mass, spread)
-    columns = np.ascontiguousarray(q.T), np.ascontiguousarray(y.T)
-    return SoftmaxAverage(*_average_fused(*columns, mass, spread, True, TILE))
+        return _average_blas(q, y, masses)
+    points, least = y.T, math.log(mass.min())
+    if q.shape[1] == 2:
+        order = np.argsort(np.arctan2(y[:, 1], y[:, 0]), kind="stable")
+        reach = float(np.sqrt(np.max(np.sum(q * q, axis=1))))
+        points, masses = condense(np.ascontiguousarray(points[:, order]), masses[:, order], reach)
+        least -= GAP_LOSS
+    columns = np.ascontiguousarray(q.T), np.ascontiguousarray(points)
+    return SoftmaxAverage(*_average_fused(*columns, masses, least, TILE))
 
 
 def neighbour_order(x: Array) -> NDArray[np.intp]:

@@ -38,12 +38,13 @@ def test_many_tiles_equal_the_full_matrix(d, beta):
     np.testing.assert_allclose(result.ess, total**2 / (weights**2).sum(axis=1), rtol=4 * slack)
 
 
-def test_skipped_tiles_change_nothing(monkeypatch):
+@pytest.mark.parametrize("d", [2, 3])
+def test_skipped_tiles_change_nothing(d, monkeypatch):
     rng = np.random.default_rng(1)
-    x = on_sphere(rng, 3000, 2)
+    x = on_sphere(rng, 3000, d)
     x = x[kernels.neighbour_order(x)]
     mass = np.full(len(x), 1 / len(x))
-    q = 1000.0 * x @ rng.standard_normal((2, 2))
+    q = 5000.0 * x @ rng.standard_normal((d, d))
     skipping = kernels.softmax_average(q, x, mass)
     monkeypatch.setattr(kernels, "BLAS_FROM_DIMENSION", 2)
     dense = kernels.softmax_average(q, x, mass)
@@ -59,15 +60,16 @@ def test_exponential_is_exact_to_1e_15():
 
 def test_ess_counts_original_tokens_of_a_merged_key():
     rng = np.random.default_rng(2)
-    x = on_sphere(rng, 12, 3)
-    heavy = np.concatenate([x, np.repeat(x[:1], 4, axis=0)])
-    q = 3.0 * x
-    apart = kernels.softmax_average(q, heavy, np.full(16, 1 / 16))
-    mass, spread = np.full(12, 1 / 16), np.ones(12)
-    mass[0], spread[0] = 5 / 16, 1 / 5
-    merged = kernels.softmax_average(q, x, mass, spread)
-    np.testing.assert_allclose(merged.average, apart.average, atol=1e-14)
-    np.testing.assert_allclose(merged.ess, apart.ess, rtol=1e-13)
+    for d in (2, 3, 20):
+        x = on_sphere(rng, 60, d)
+        heavy = np.concatenate([x, np.repeat(x[:1], 4, axis=0)])
+        q = 3.0 * x
+        apart = kernels.softmax_average(q, heavy, np.full(64, 1 / 64))
+        mass, square_mass = np.full(60, 1 / 64), np.full(60, 1 / 64**2)
+        mass[0], square_mass[0] = 5 / 64, 5 / 64**2
+        merged = kernels.softmax_average(q, x, mass, square_mass)
+        np.testing.assert_allclose(merged.average, apart.average, atol=1e-14)
+        np.testing.assert_allclose(merged.ess, apart.ess, rtol=1e-12)
 
 
 def test_neighbour_order_is_a_permutation_with_compact_tiles():
