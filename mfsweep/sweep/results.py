@@ -110,9 +110,9 @@ def _index(name: str, existing: Any, value: Any, tolerance: float) -> int:
     if isinstance(value, str):
         match = existing == value
     else:
-        same = existing == value  # inf matches itself
-        with np.errstate(invalid="ignore"):
-            match = same | (np.abs(existing - value) <= tolerance * max(1.0, abs(value)))
+        match = existing == value
+        if np.isfinite(value):
+            match |= np.abs(existing - value) <= tolerance * max(1.0, abs(value))
     if not match.any():
         shown = ", ".join(map(str, existing[:12])) + (", ..." if len(existing) > 12 else "")
         message = f"{name} = {value}: not in these results; there are {shown}"

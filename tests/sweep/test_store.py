@@ -210,6 +210,8 @@ def test_select_finds_floats_by_tolerance_and_says_what_exists(make_config, tmp_
     curves = tree["curves"].to_dataset()
     assert select(curves, gap=0.3).gap.item() == 0.1 + 0.2
     assert select(curves, beta=[16.0 + 1e-9, 4.0]).beta.values.tolist() == [16.0, 4.0]
+    hot_and_cold = curves.assign_coords(beta=[4.0, np.inf])
+    assert select(hot_and_cold, beta=np.inf).beta.item() == np.inf
     assert select(curves, family="identity", beta=4).w2_metastable.dims[0] == "d"
     assert select(tree, beta=4.0)["laws"].to_dataset().equals(tree["laws"].to_dataset())
     with pytest.raises(InputError, match=r"beta = 5.0: not in these results; there are 4.0, 16.0"):

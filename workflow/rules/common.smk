@@ -35,7 +35,7 @@ def picture(name):
     stem, form = name.split(".")
     return report(
         RUN / "figures" / name,
-        caption=f"../report/{stem.replace('_circle', '').replace('_sphere', '')}.rst",
+        caption=f"../report/{figures.caption_file(name)}",
         category="Figures",
         labels={"figure": stem.replace("_", " "), "format": form},
     )

@@ -1,0 +1,107 @@
+"""Figures of a run: xarray Datasets in, matplotlib Figures out, and the files they go to."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from mfsweep.plotting.cells import Orbit, read_orbit
+from mfsweep.plotting.curves import distances, w2_curves
+from mfsweep.plotting.panels import Panel, read_panels
+from mfsweep.plotting.style import STYLE
+from mfsweep.plotting.switching import switch_times
+from mfsweep.plotting.tokens import tokens_circle, tokens_sphere
+from mfsweep.sweep.config import Config
+from mfsweep.sweep.figures import TOKEN_FIGURES, figure_names
+from mfsweep.sweep.folder import provenance
+
+__all__ = [
+    "Orbit",
+    "Panel",
+    "distances",
+    "draw_figures",
+    "read_orbit",
+    "read_panels",
+    "switch_times",
+    "tokens_circle",
+    "tokens_sphere",
+    "w2_curves",
+    "write_figures",
+]
+
+_TOKENS = {2: tokens_circle, 3: tokens_sphere}
+
+
+def draw_figures(config: Config, run_folder: Path) -> Iterator[tuple[str, Figure]]:
+    """Draw every figure of a run under `STYLE`, one at a time.
+
+    Parameters
+    ----------
+    config
+        What the figures show.
+    run_folder
+        Folder of the run, results/{run}, after collect.
+
+    Yields
+    ------
+    str, Figure
+        The names of `figure_names`, in that order, and the figures.
+    """
+    panels = read_panels(config, run_folder)
+    draw: dict[str, Callable[[], Figure]] = {
+        "w2_curves": partial(w2_curves, panels),
+        "distances": partial(distances, panels),
+        "switch_times": partial(switch_times, panels),
+    }
+    for d, name in TOKEN_FIGURES.items():
+        draw[name] = partial(_tokens, panels, d, run_folder)
+    for name in figure_names(config):
+        with mpl.rc_context(STYLE):
+            yield name, draw[name]()
+
+
+def _tokens(panels: tuple[Panel, ...], d: int, run_folder: Path) -> Figure:
+    return _TOKENS[d](read_orbit(panels, d, run_folder))
+
+
+def write_figures(config: Config, run_folder: Path) -> list[Path]:
+    """Write every figure of a run in every format that the config names.
+
+    The files carry the config's digest, the package's version and the git commit, and nothing
+    that changes from one call to the next.
+
+    Parameters
+    ----------
+    config
+        What the figures show; `config.figures` holds formats and resolution.
+    run_folder
+        Folder of the run, results/{run}, after collect.
+
+    Returns
+    -------
+    list of Path
+        The files, in the order of `figure_files`.
+    """
+    folder = run_folder / "figures"
+    folder.mkdir(exist_ok=True)
+    written = []
+    for name, figure in draw_figures(config, run_folder):
+        for suffix in config.figures.formats:
+            path = folder / f"{name}.{suffix}"
+            metadata = _metadata(config, name, suffix)
+            figure.savefig(path, dpi=config.figures.dpi, metadata=metadata)
+            written.append(path)
+    return written
+
+
+def _metadata(config: Config, name: str, suffix: str) -> dict[str, str | None]:
+    """Say what made a file, in the words of its format."""
+    made = provenance(config)
+    software = f"mfsweep {made['mfsweep_version']}"
+    source = f"config digest {made['config_digest']}, git commit {made['git_commit']}"
+    label = f"{name} of run {config.run}"
+    if suffix == "pdf":
+        return {"Title": label, "Creator": software, "Subject": source, "CreationDate": None}
+    return {"Title": label, "Software": software, "Source": source}

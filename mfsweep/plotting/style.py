@@ -1,0 +1,144 @@
+"""How figures look: fonts, colours that survive grey print and colour blindness, panel grids."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from mfsweep._types import Estimator
+from mfsweep.plotting.panels import Panel
+from mfsweep.sweep.grid import Shard
+
+STYLE: dict[Any, Any] = {
+    "font.family": "STIXGeneral",
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.labelsize": 9.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "mathtext.fontset": "stix",
+    "pdf.fonttype": 42,
+}
+"""Settings of matplotlib under which every figure is drawn and saved."""
+BLUE, ORANGE, GREEN, PURPLE, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
+"""Colours of Okabe and Ito."""
+MARKS: dict[Estimator, tuple[str, str]] = {
+    "entry": (GREEN, "v"),
+    "turnaround": (BLUE, "o"),
+    "exit": (PURPLE, "D"),
+    "crossover": (ORANGE, "s"),
+}
+"""Colour and marker of each estimator."""
+MAX_PANELS = 48
+_LEAST_WIDTH = 5.0  # inches, for the legend
+_MOST_ENTRIES = 8
+
+
+def title(shard: Shard) -> str:
+    """Name a shard in mathtext."""
+    count = rf"{shard.n_tokens:,.0f}".replace(",", "{,}")
+    return rf"{shard.family}, $d={shard.d}$, $\gamma={shard.gap:g}$, $n={count}$"
+
+
+def beta_colours(panels: Iterable[Panel]) -> dict[float, str]:
+    """Give every beta of the panels a colour, darkest for the smallest; black for beta = inf."""
+    betas = sorted({beta for panel in panels for beta in panel.shard.betas})
+    finite = [beta for beta in betas if np.isfinite(beta)]
+    steps = np.linspace(0.0, 0.88, len(finite))
+    colours: dict[float, str] = dict.fromkeys(betas, "black")
+    viridis = colormaps["viridis"]
+    return colours | {b: to_hex(viridis(s)) for b, s in zip(finite, steps, strict=True)}
+
+
+def beta_handles(colours: dict[float, str]) -> list[Line2D]:
+    """Return legend entries for the betas, thinned out evenly if there are many."""
+    betas = list(colours)
+    kept = np.unique(np.linspace(0, len(betas) - 1, min(len(betas), _MOST_ENTRIES)).astype(int))
+    return [
+        Line2D([], [], color=colours[beta], label=rf"$\beta={_tex(beta)}$")
+        for beta in (betas[i] for i in kept)
+    ]
+
+
+def _tex(value: float) -> str:
+    return r"\infty" if np.isinf(value) else f"{value:.4g}"
+
+
+def panel_grid(
+    panels: Sequence[Panel], most_columns: int, size: tuple[float, float], below: float = 0.0
+) -> tuple[Figure, list[Axes], list[Axes]]:
+    """Make a figure with one titled panel a shard, at most `MAX_PANELS` of them.
+
+    Parameters
+    ----------
+    panels
+        What the figure shows.
+    most_columns
+        Largest number of columns; the figure grows downward.
+    size
+        Width and height of one panel in inches.
+    below
+        Height of the empty room beneath each panel in inches.
+
+    Returns
+    -------
+    Figure, list of Axes, list of Axes
+        One axes a panel, and one for the room beneath it if there is any; a line at the top says
+        if panels are left out.
+    """
+    shown = panels[:MAX_PANELS]
+    columns = _columns(len(shown), most_columns)
+    rows = -(-len(shown) // columns)
+    heights = [size[1], below] if below else [size[1]]
+    width = max(size[0] * columns, _LEAST_WIDTH)
+    figure = Figure(figsize=(width, sum(heights) * rows), layout="constrained")
+    table = figure.subplots(
+        rows * len(heights), columns, squeeze=False, height_ratios=heights * rows
+    )
+    axes, rooms = (list(table[k :: len(heights)].ravel()) for k in (0, len(heights) - 1))
+    for axis in axes[len(shown) :] + (rooms if below else []):
+        axis.set_axis_off()
+    for axis, panel in zip(axes, shown, strict=False):
+        axis.set_title(title(panel.shard))
+    if len(shown) < len(panels):
+        figure.suptitle(f"the first {len(shown)} of {len(panels)} shards")
+    return figure, axes[: len(shown)], rooms[: len(shown)] if below else []
+
+
+def _columns(count: int, most: int) -> int:
+    """Choose a number of columns that fills the last row if it can."""
+    if count <= min(most, 3):
+        return count
+    full = [columns for columns in range(most, 1, -1) if count % columns == 0]
+    return full[0] if full else most
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Put a legend beneath all panels, filled row by row."""
+    fitting = max(1, int(figure.get_figwidth() / 1.3))
+    rows = -(-len(handles) // fitting)
+    columns = -(-len(handles) // rows)
+    figure.legend(
+        handles=[handle for k in range(columns) for handle in handles[k::columns]],
+        loc="outside lower center",
+        ncols=columns,
+    )
+
+
+def say_in(axis: Axes, text: str, height: float = 0.95) -> None:
+    """Write a short remark at the right of a panel, its top at a fraction of the height."""
+    remark = axis.text(0.97, height, text, transform=axis.transAxes, ha="right", va="top")
+    remark.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})
+    remark.set_linespacing(1.0)

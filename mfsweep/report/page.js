@@ -1,0 +1,35 @@
+const shard = document.getElementById("w2-shard"), slider = document.getElementById("w2-beta");
+const betas = JSON.parse(slider.dataset.values);
+function showCurves() {
+  const plot = document.getElementById("w2"), beta = betas[slider.value], k = Number(shard.value);
+  const visible = plot.data.map(({ meta }) => meta[0] === k && [null, beta].includes(meta[1]));
+  const known = plot.data.some(({ meta }) => meta[0] === k && meta[1] === beta);
+  slider.setAttribute("aria-valuetext", `beta = ${beta}`);
+  document.getElementById("w2-value").value = `beta = ${beta}` + (known ? "" : ": not in this shard");
+  Plotly.restyle(plot, { visible });
+}
+shard.oninput = slider.oninput = showCurves;
+showCurves();
+
+for (const form of document.querySelectorAll("form.tokens")) {
+  const [button, time] = form.elements, output = form.querySelector("output");
+  const plot = document.getElementById(form.dataset.plot);
+  const frames = plot._transitionData._frames;
+  let timer = 0;
+  const show = () => {
+    const { name } = frames[time.value];
+    output.value = `t = ${name}`;
+    time.setAttribute("aria-valuetext", output.value);
+    const now = { duration: 0, redraw: true };
+    Plotly.animate(plot, [name], { mode: "immediate", frame: now, transition: { duration: 0 } });
+  };
+  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "Play"; button.ariaPressed = "false"; };
+  const step = () => { if (time.value === time.max) stop(); else { time.stepUp(); show(); } };
+  button.onclick = () => {
+    if (timer) return stop();
+    if (time.value === time.max) time.value = 0;
+    button.textContent = "Pause"; button.ariaPressed = "true"; timer = setInterval(step, 150);
+  };
+  time.oninput = () => { stop(); show(); };
+  output.value = "t = 0";
+}
