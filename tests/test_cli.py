@@ -145,7 +145,12 @@ def test_a_running_scheduler_is_used(tmp_path):
 
     config = write(tmp_path)
     with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        dashboard_address=None,
     ) as cluster:
         run = mfsweep(
             "simulate",

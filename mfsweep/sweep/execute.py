@@ -79,7 +79,8 @@ def connect(workers: Workers) -> Iterator[Client]:
                 n_workers=workers.count,
                 threads_per_worker=1,
                 processes=workers.count > 1,  # one worker needs no second process
-                host="127.0.0.1" if workers.count > 1 else None,
+                protocol="tcp",
+                host="127.0.0.1",
                 dashboard_address=None,
             ) as cluster,
             Client(cluster) as client,
