@@ -12,6 +12,7 @@ import numpy as np
 from mfsweep._errors import InputError
 from mfsweep.dynamics.drift import softmax_drift
 from mfsweep.dynamics.kernels import neighbour_order
+from mfsweep.dynamics.simulate import LONGEST_STEP
 from mfsweep.sweep.cell import start, weights_of
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import Shard, shards
@@ -61,8 +62,10 @@ def _cost(config: Config, shard: Shard) -> Cost:
 
 
 def _evaluations(config: Config, shard: Shard) -> float:
-    """Drift evaluations of one cell: the longest step is 1 / |V|_2."""
-    shortest = config.time.t_end * float(np.linalg.norm(weights_of(config, shard).V, 2))
+    """Drift evaluations of one cell, from the least number of steps."""
+    shortest = (
+        config.time.t_end / LONGEST_STEP * float(np.linalg.norm(weights_of(config, shard).V, 2))
+    )
     return STEPS_PER_SHORTEST * shortest * EVALUATIONS_PER_STEP[config.solver.method]
 
 

@@ -68,7 +68,7 @@ def test_a_second_run_does_nothing(finished):
 def test_a_figure_setting_runs_figures_only(finished):
     folder, _ = finished
     write(folder, figures={"formats": ["png"], "dpi": 81})
-    assert planned(folder) == {"figures", "report", "all"}
+    assert planned(folder) == {"figures", "all"}
     write(folder)
     assert planned(folder) == set()
 

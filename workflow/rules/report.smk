@@ -16,7 +16,6 @@ rule figures:
 rule report:
     input:
         rules.collect.output,
-        rules.figures.output,
     output:
         report(
             RUN / "report.html",
