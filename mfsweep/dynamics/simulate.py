@@ -14,7 +14,6 @@ from mfsweep.dynamics.kernels import neighbour_order
 from mfsweep.dynamics.sphere import tangent
 from mfsweep.dynamics.weights import Weights
 
-
 LONGEST_STEP = 1.5
 """Longest step in units of 1 / |V|_2: an offset then grows per step with a relative error of at
 most 3e-4, whatever its size."""
