@@ -73,6 +73,11 @@ class Shard:
         place = _digest([self.family, self.d, self.gap.hex(), self.n_tokens.hex()])
         return f"{self.family}-d{self.d}-{place[:12]}"
 
+    @property
+    def pairs(self) -> float:
+        """Return the token pairs of one drift of every cell: what the shard's time grows with."""
+        return len(self.betas) * len(self.seeds) * self.n_tokens**2
+
     def cells(self) -> Iterator[Cell]:
         """Yield every cell, the seed running fastest."""
         for beta in self.betas:

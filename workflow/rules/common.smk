@@ -50,6 +50,15 @@ try:
 except MfsweepError as error:
     refuse(error)
 
+PAIRS = sum(shard.pairs for shard in SHARDS.values())
+
+
+def share_of_cores(wildcards):
+    """Return a shard's workers: cores in proportion to its work, so that all shards end together."""
+    cores = workflow.resource_settings.cores or 1
+    return max(1, round(cores * SHARDS[wildcards.shard].pairs / PAIRS))
+
+
 # Rules call the package by the interpreter that runs Snakemake: no activated environment needed.
 PYTHON = (
     "python"

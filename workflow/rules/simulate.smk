@@ -5,7 +5,7 @@ rule simulate:
         RUN / "logs/simulate-{shard}.log",
     conda:
         "../envs/mfsweep.yaml"
-    threads: workflow.resource_settings.cores or 1
+    threads: share_of_cores
     params:
         digest=lambda wildcards: grid.simulate_digest(CONFIG, SHARDS[wildcards.shard]),
     shell:
