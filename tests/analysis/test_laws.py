@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from scipy.stats import binom, norm, t
 
 from mfsweep._errors import InputError
-from mfsweep._types import STATUSES
-from mfsweep.analysis.laws import LAW_STATUSES, LawFit, fit_law, predicted_slope
+from mfsweep._types import LAW_STATUSES, STATUSES
+from mfsweep.analysis.laws import LawFit, fit_law, predicted_slope
 
 NUMBERS = ("slope", "slope_low", "slope_high", "intercept", "aic", "sigma", "sigma_seed")
 
