@@ -25,11 +25,12 @@ from numba import njit
 
 from mfsweep._types import Array
 
+REDUCTION = {"nnan", "ninf", "nsz", "contract", "reassoc"}
+"""Floating-point licences of a sum that is to vectorise; every operand is finite."""
 ERROR = 1e-15
 """Error of a group's sum relative to the sum."""
 GAP_LOSS = 2.0
 WIDEST = 0.5  # half-width of an arc, radians
-_REDUCTION = {"nnan", "ninf", "nsz", "contract", "reassoc"}
 FEWEST = 24  # tokens worth a group
 GAIN = 1.25  # tokens per node from which nodes pay
 
@@ -53,16 +54,16 @@ def nodes_needed(reach: float, half: float, count: int) -> int:
     return int(least) + 1
 
 
-@njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
-def _moment(mass: Array, polynomial: Array) -> float:
-    """Sum of w_j T_m(x_j)."""
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
+def dot(a: Array, b: Array) -> float:
+    """Return sum_j a_j b_j over the length of b."""
     total = 0.0
-    for j in range(polynomial.size):
-        total += mass[j] * polynomial[j]
+    for j in range(b.size):
+        total += a[j] * b[j]
     return total
 
 
-@njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
 def _next_polynomial(x: Array, now: Array, before: Array) -> None:
     """Step T_m, T_{m-1} to T_{m+1}, T_m: T_{m+1} = 2 x T_m - T_{m-1}."""
     for j in range(x.size):
@@ -95,7 +96,7 @@ def _place_nodes(
         weights[row] = mass[row, start:stop].sum() / p
     for _ in range(1, p):
         for row in range(2):
-            weights[row] += 2 / p * _moment(mass[row, start:stop], now) * at_now
+            weights[row] += 2 / p * dot(now, mass[row, start:stop]) * at_now
         _next_polynomial(x, now, before)
         _next_polynomial(at, at_now, at_before)
 

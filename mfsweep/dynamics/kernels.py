@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from mfsweep._types import Array, Masses
-from mfsweep.dynamics.condense import GAP_LOSS, condense
+from mfsweep.dynamics.condense import GAP_LOSS, REDUCTION, condense, dot
 
 TILE = 128
 """Keys per tile: long enough to vectorise, short enough to skip often."""
@@ -49,8 +49,7 @@ _P = (
     1.0,
 )
 
-_ELEMENTWISE = {"nnan", "ninf", "nsz", "contract"}
-_REDUCTION = {*_ELEMENTWISE, "reassoc"}
+_ELEMENTWISE = REDUCTION - {"reassoc"}
 
 
 class SoftmaxAverage(NamedTuple):
@@ -91,7 +90,7 @@ def _exp(x: float) -> float:
     return p * _power_of_two(t)  # type: ignore[call-arg]
 
 
-@njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
 def _logits(q: Array, i: int, y: Array, start: int, stop: int, logit: Array) -> float:
     """Fill logit[j] = <q_i, y_{start+j}> from (d, n) arrays; return their maximum."""
     q0, q1 = q[0, i], q[1, i]
@@ -108,23 +107,14 @@ def _logits(q: Array, i: int, y: Array, start: int, stop: int, logit: Array) -> 
     return top
 
 
-@njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
 def _exponentiate(logit: Array, shift: float) -> None:
     """Replace logits by e^{l_j - shift}."""
     for j in range(logit.size):
         logit[j] = _exp(logit[j] - shift)
 
 
-@njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
-def _dot(a: Array, b: Array) -> float:
-    """Return sum_j a_j b_j over the length of b."""
-    total = 0.0
-    for j in range(b.size):
-        total += a[j] * b[j]
-    return total
-
-
-@njit(cache=True, fastmath=_REDUCTION, error_model="numpy")
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
 def _dot_of_squares(a: Array, b: Array) -> float:
     """Return sum_j a_j^2 b_j over the length of b."""
     total = 0.0
@@ -189,10 +179,10 @@ def _average_fused(q: Array, y: Array, mass: Array, least: float, tile: int) -> 
                 z, z2, total[:] = z * shrink, z2 * shrink * shrink, total * shrink
                 top, first, negligible = highest, k, highest + least + _SKIP
             _exponentiate(weight[: stop - start], top)
-            z += _dot(weight, mass[0, start:stop])
+            z += dot(weight, mass[0, start:stop])
             z2 += _dot_of_squares(weight, mass[1, start:stop])
             for c in range(d):
-                total[c] += _dot(weight, heavy[c, start:stop])
+                total[c] += dot(weight, heavy[c, start:stop])
             pairs += stop - start
         average[i] = total / z
         ess[i] = z * z / z2
@@ -210,7 +200,7 @@ def _exponentiate_block(
         top[i] = highest
         total[i] *= shrink
         _exponentiate(logit[i], highest)
-        z[i] = z[i] * shrink + _dot(logit[i], mass[0])
+        z[i] = z[i] * shrink + dot(logit[i], mass[0])
         z2[i] = z2[i] * shrink * shrink + _dot_of_squares(logit[i], mass[1])
 
 

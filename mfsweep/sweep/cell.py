@@ -57,22 +57,26 @@ def _tilted(e: Array, angle: float) -> Array:
     return turned
 
 
-def run_cell(config: Config, cell: Cell) -> tuple[Trajectory, Array]:
-    """Simulate one cell; return its trajectory and its stats in the order of STAT_NAMES."""
-    began = time.perf_counter()
-    tokens, mass = start(config, cell, cell.seed)
-    weights = weights_of(config, cell)
+def _simulated(config: Config, place: Shard | Cell, seed: int, beta: float) -> Trajectory:
+    """Simulate one seed of a family, d, gap and n_tokens at one beta, as the config says."""
+    tokens, mass = start(config, place, seed)
     solver = config.solver
-    run = simulate(
+    return simulate(
         tokens,
-        weights,
-        cell.beta,
+        weights_of(config, place),
+        beta,
         times=times(config.time),
         mass=mass,
         method=solver.method,
         rtol=solver.rtol,
         atol=solver.atol,
     )
+
+
+def run_cell(config: Config, cell: Cell) -> tuple[Trajectory, Array]:
+    """Simulate one cell; return its trajectory and its stats in the order of STAT_NAMES."""
+    began = time.perf_counter()
+    run = _simulated(config, cell, cell.seed, cell.beta)
     counts = run.stats
     stats = [
         counts.steps,
@@ -87,19 +91,7 @@ def run_cell(config: Config, cell: Cell) -> tuple[Trajectory, Array]:
 
 def zero_temperature_tokens(config: Config, shard: Shard, seed: int) -> Array:
     """Run the zero-temperature flow from one seed's initial tokens; (time, n, d)."""
-    tokens, mass = start(config, shard, seed)
-    weights = weights_of(config, shard)
-    solver = config.solver
-    return simulate(
-        tokens,
-        weights,
-        math.inf,
-        times=times(config.time),
-        mass=mass,
-        method=solver.method,
-        rtol=solver.rtol,
-        atol=solver.atol,
-    ).tokens
+    return _simulated(config, shard, seed, math.inf).tokens
 
 
 def measure_cell(
