@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import version
@@ -80,7 +81,8 @@ def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str
         message = f"results folder {run_folder} cannot be written: choose another with --results"
         raise InputError(message)
     marker = run_folder / "run.json"
-    if not marker.exists() and not any(_foreign(run_folder)):
+    occupied = any(_foreign(run_folder))  # asked first: a job beside this one marks, then writes
+    if not occupied and not marker.exists():
         return owner
     remedy = f"choose another name for run, or move {run_folder} away"
     try:
@@ -100,15 +102,15 @@ def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str
 
 
 def _foreign(run_folder: Path) -> Iterator[Path]:
-    """Yield files in an unclaimed folder, but for the logs that Snakemake opens first."""
+    """Yield files that only an owner writes: all but logs and a marker in the making."""
     for folder, _, files in os.walk(run_folder):
         if Path(folder) != run_folder / "logs":
-            yield from (Path(folder, name) for name in files)
+            yield from (Path(folder, name) for name in files if not name.startswith(".run.json."))
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file in one atomic step."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     partial.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
     partial.replace(path)
 

@@ -1,5 +1,6 @@
 import json
 import os
+import threading
 
 import pytest
 
@@ -56,6 +57,29 @@ def test_a_read_only_folder_is_refused(make_config, tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="cannot be written: choose another"):
         check_claim(tmp_path / "small", tmp_path / "one.yaml", make_config())
+
+
+def test_jobs_that_start_together_all_claim_the_folder(make_config, tmp_path):
+    config, file = make_config(), tmp_path / "one.yaml"
+    for attempt in range(20):
+        folder = tmp_path / str(attempt)
+        ready, outcomes = threading.Barrier(4), []
+
+        def job(name, folder=folder, ready=ready, outcomes=outcomes):
+            ready.wait()
+            try:
+                claim(folder, file, config)
+                (folder / "shards" / name).mkdir(parents=True)
+                (folder / "shards" / name / "zarr.json").write_text("{}")
+            except Exception as error:
+                outcomes.append(error)
+
+        threads = [threading.Thread(target=job, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert outcomes == []
 
 
 def test_provenance_names_what_made_the_numbers(make_config):
