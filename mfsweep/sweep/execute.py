@@ -81,7 +81,7 @@ def connect(workers: Workers) -> Iterator[Client]:
                 processes=workers.count > 1,  # one worker needs no second process
                 protocol="tcp",
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
             ) as cluster,
             Client(cluster) as client,
         ):
