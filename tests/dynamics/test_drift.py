@@ -65,6 +65,26 @@ def test_splitting_a_token_in_two_halves_changes_nothing(system, beta):
     np.testing.assert_allclose(split[:-1], expected, atol=_slack(x, weights, beta))
 
 
+@pytest.mark.parametrize("d", [2, 3, 20])
+def test_drift_is_the_written_equation_for_unsymmetric_matrices(d):
+    rng = np.random.default_rng(d)
+    x, mass = on_sphere(rng, 30, d), rng.uniform(0.5, 1, 30)
+    mass /= mass.sum()
+    V, B = rng.standard_normal((2, d, d))
+    expected = np.zeros_like(x)
+    for i in range(30):
+        weight = [mass[j] * np.exp(2.0 * x[i] @ B @ x[j]) for j in range(30)]
+        push = V @ sum(w * y for w, y in zip(weight, x, strict=True)) / sum(weight)
+        expected[i] = push - (x[i] @ push) * x[i]
+    np.testing.assert_allclose(
+        softmax_drift(x, Weights(V, B), 2.0, mass=mass), expected, atol=1e-12
+    )
+    query = x @ B  # rows are B^T x
+    push = query / np.linalg.norm(query, axis=1, keepdims=True) @ V.T
+    limit = push - np.sum(x * push, axis=1, keepdims=True) * x
+    np.testing.assert_allclose(zero_temperature_drift(x, Weights(V, B)), limit, atol=1e-13)
+
+
 def test_at_beta_zero_every_token_sees_the_mean():
     rng = np.random.default_rng(0)
     x, mass = on_sphere(rng, 30, 3), rng.uniform(0.5, 1, 30)

@@ -4,6 +4,7 @@ import pytest
 from scipy.integrate import RK23, RK45
 
 from mfsweep._errors import IntegrationError
+from mfsweep.dynamics import integrators
 from mfsweep.dynamics.integrators import METHODS, StepRecord, integrate
 
 V = np.array([[1.0, 0.3, 0.0], [-0.2, 0.5, 0.1], [0.0, 0.4, -0.3]])
@@ -67,6 +68,27 @@ def test_error_follows_the_tolerance(name):
         errors.append(np.linalg.norm(np.concatenate(list(run)) - exact, axis=1).max())
         assert errors[-1] < 20 * rtol
     assert errors[-1] < 1e-4 * errors[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_exactly_the_steps_within_the_tolerance_are_kept(name, monkeypatch):
+    errors, rtol = [], 1e-7
+    measure = integrators._largest_error
+
+    def noted(*arguments):
+        errors.append(measure(*arguments))
+        return errors[-1]
+
+    def abrupt(x):
+        return drift(x) * (1 + 50 * np.exp(-(((x[:, :1] - 0.8) / 0.01) ** 2)))
+
+    monkeypatch.setattr(integrators, "_largest_error", noted)
+    record = StepRecord()
+    times = np.array([5.0])
+    list(integrate(abrupt, X0, times, METHODS[name], rtol=rtol, atol=0.0, record=record))
+    assert record.rejected > 0
+    assert sum(error <= rtol for error in errors) == record.steps
+    assert sum(error > rtol for error in errors) == record.rejected
 
 
 def test_tokens_stay_on_the_sphere():
