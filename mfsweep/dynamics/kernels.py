@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mfsweep._types import Array, Masses
 from mfsweep.dynamics.condense import GAP_LOSS, REDUCTION, condense, dot
 
-TILE = 128
+TILE = 256
 """Keys per tile: long enough to vectorise, short enough to skip often."""
 BLAS_FROM_DIMENSION = 16
 """From this dimension on the two products run in BLAS."""
@@ -95,9 +95,14 @@ def _logits(q: Array, i: int, y: Array, start: int, stop: int, logit: Array) -> 
     """Fill logit[j] = <q_i, y_{start+j}> from (d, n) arrays; return their maximum."""
     q0, q1 = q[0, i], q[1, i]
     y0, y1 = y[0, start:stop], y[1, start:stop]
-    for j in range(stop - start):
-        logit[j] = q0 * y0[j] + q1 * y1[j]
-    for c in range(2, q.shape[0]):
+    if q.shape[0] == 2:
+        for j in range(stop - start):
+            logit[j] = q0 * y0[j] + q1 * y1[j]
+    else:
+        q2, y2 = q[2, i], y[2, start:stop]
+        for j in range(stop - start):
+            logit[j] = q0 * y0[j] + q1 * y1[j] + q2 * y2[j]
+    for c in range(3, q.shape[0]):
         qc, yc = q[c, i], y[c, start:stop]
         for j in range(stop - start):
             logit[j] += qc * yc[j]
@@ -108,19 +113,15 @@ def _logits(q: Array, i: int, y: Array, start: int, stop: int, logit: Array) -> 
 
 
 @njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def _exponentiate(logit: Array, shift: float) -> None:
-    """Replace logits by e^{l_j - shift}."""
-    for j in range(logit.size):
-        logit[j] = _exp(logit[j] - shift)
-
-
-@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def _dot_of_squares(a: Array, b: Array) -> float:
-    """Return sum_j a_j^2 b_j over the length of b."""
-    total = 0.0
-    for j in range(b.size):
-        total += a[j] * a[j] * b[j]
-    return total
+def _exponentiate(logit: Array, mass: Array, square: Array, shift: float) -> tuple[float, float]:
+    """Replace logits by e_j = e^{l_j - shift}; return sum_j w_j e_j and sum_j s_j e_j^2."""
+    z = z2 = 0.0
+    for j in range(mass.size):
+        e = _exp(logit[j] - shift)
+        logit[j] = e
+        z += e * mass[j]
+        z2 += e * e * square[j]
+    return z, z2
 
 
 @njit(cache=True, error_model="numpy")
@@ -178,9 +179,8 @@ def _average_fused(q: Array, y: Array, mass: Array, least: float, tile: int) -> 
                 shrink = math.exp(max(top - highest, _EXP_FLOOR))
                 z, z2, total[:] = z * shrink, z2 * shrink * shrink, total * shrink
                 top, first, negligible = highest, k, highest + least + _SKIP
-            _exponentiate(weight[: stop - start], top)
-            z += dot(weight, mass[0, start:stop])
-            z2 += _dot_of_squares(weight, mass[1, start:stop])
+            more, more2 = _exponentiate(weight, mass[0, start:stop], mass[1, start:stop], top)
+            z, z2 = z + more, z2 + more2
             for c in range(d):
                 total[c] += dot(weight, heavy[c, start:stop])
             pairs += stop - start
@@ -199,9 +199,9 @@ def _exponentiate_block(
         shrink = math.exp(max(top[i] - highest, _EXP_FLOOR))
         top[i] = highest
         total[i] *= shrink
-        _exponentiate(logit[i], highest)
-        z[i] = z[i] * shrink + dot(logit[i], mass[0])
-        z2[i] = z2[i] * shrink * shrink + _dot_of_squares(logit[i], mass[1])
+        more, more2 = _exponentiate(logit[i], mass[0], mass[1], highest)
+        z[i] = z[i] * shrink + more
+        z2[i] = z2[i] * shrink * shrink + more2
 
 
 def _average_blas(q: Array, y: Array, mass: Array) -> SoftmaxAverage:
