@@ -79,4 +79,4 @@ def test_neighbour_order_is_a_permutation_with_compact_tiles():
     assert np.array_equal(np.sort(order), np.arange(5000))
     tiles = [x[order[i : i + kernels.TILE]] for i in range(0, 5000, kernels.TILE)]
     radius = np.mean([np.linalg.norm(tile - tile.mean(axis=0), axis=1).max() for tile in tiles])
-    assert radius < 0.6  # 40 tiles cover a sphere whose own radius is 1
+    assert radius < 0.8  # 20 tiles cover a sphere; tiles in random order have radius 1
