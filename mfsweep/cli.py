@@ -81,7 +81,7 @@ def plan(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores =
     seconds = sum(c.seconds for c in costs)
     typer.echo(
         f"{len(costs)} shards, {cells} cells, {stored:.2f} GB, "
-        f"about {seconds / cores / 60:.1f} min on {cores} cores"
+        f"up to about {seconds / cores / 60:.1f} min on {cores} cores"
     )
     refuse_what_cannot_fit(costs, results, cores)
 

@@ -70,3 +70,19 @@ def ignore():
         assert outcome.computed + len(outcome.failures) <= total
 
     return advance
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """Return the config and the folder of one small finished run."""
+    from small_run import small_run
+
+    return small_run(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="session")
+def panels(run):
+    """Return what the figures of that run are drawn from."""
+    from mfsweep.plotting.panels import read_panels
+
+    return read_panels(*run)

@@ -50,15 +50,14 @@ def _connect(workers):
 
 
 def small_run(folder):
-    """Return the config and the folder of the run, made on the first call in a test session."""
+    """Make the run; return its config and its folder."""
     config = Config.model_validate(SETTINGS)
-    if not (folder / "collect.done").exists():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(execute, "connect", _connect)
-            patch.setattr(execute, "as_completed", list)
-            for shard in shards(config):
-                for task in (execute.simulate_shard, execute.measure_shard):
-                    outcome = task(config, shard, folder, execute.Workers(1), lambda *_: None)
-                    assert not outcome.failures, outcome.failures
-        collect(config, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "connect", _connect)
+        patch.setattr(execute, "as_completed", list)
+        for shard in shards(config):
+            for task in (execute.simulate_shard, execute.measure_shard):
+                outcome = task(config, shard, folder, execute.Workers(1), lambda *_: None)
+                assert not outcome.failures, outcome.failures
+    collect(config, folder)
     return config, folder

@@ -9,7 +9,6 @@ import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from PIL import Image
-from small_run import small_run
 
 from mfsweep._errors import StoreError
 from mfsweep._types import STATUSES
@@ -31,16 +30,6 @@ from mfsweep.sweep.figures import figure_files, figure_names
 from mfsweep.sweep.folder import provenance
 
 ALIGNED_2, ALIGNED_3, IDENTITY_2 = range(3)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return small_run(tmp_path_factory.getbasetemp() / "small")
-
-
-@pytest.fixture(scope="module")
-def panels(run):
-    return read_panels(*run)
 
 
 @pytest.fixture(scope="module")

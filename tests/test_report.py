@@ -10,10 +10,8 @@ from shutil import copytree
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from small_run import small_run
 
 from mfsweep._types import LAW_STATUSES
-from mfsweep.plotting import read_panels
 from mfsweep.report import write_report
 from mfsweep.report.moving import MAX_FRAMES, MAX_TOKENS, read_orbits, token_figure, w2_figure
 from mfsweep.report.page import page_html
@@ -59,16 +57,6 @@ class Page(HTMLParser):
 
     def all(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return small_run(tmp_path_factory.getbasetemp() / "small")
-
-
-@pytest.fixture(scope="module")
-def panels(run):
-    return read_panels(*run)
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,9 @@ from mfsweep.sweep.grid import Shard, shards
 
 BASE_BYTES = 300e6
 """A worker process before its first cell: interpreter, libraries, compiled code."""
-STEPS_PER_SHORTEST = 2.6
-"""Accepted and rejected steps over the least number that the longest step allows; measured."""
+STEPS_PER_SHORTEST = 2.2
+"""Accepted and rejected steps over the least number that the longest step allows: measured 1.5
+to 2.4 over beta from 8 to 512 at d = 2."""
 EVALUATIONS_PER_STEP = {"dopri5": 6, "bs32": 3}
 _PROBE_TOKENS = 2048
 
@@ -36,7 +37,8 @@ class Cost:
     bytes_worker: float
     """Peak memory of one worker process."""
     seconds: float
-    """Worker-seconds of the simulations on this machine."""
+    """Worker-seconds on this machine, from one drift of the initial tokens: an upper estimate,
+    since tokens on the circle condense to fewer nodes later."""
 
 
 def plan(config: Config) -> tuple[Cost, ...]:
