@@ -29,6 +29,15 @@ CROSSOVER_500 = {
 """Crossover of 500 equispaced tokens, order-8 method at relative tolerance 1e-9."""
 
 
+def full_softmax_average(q, y, mass, square=None):
+    """Averages and effective sample sizes from the full matrix; many rows at once."""
+    logits = q @ y.T
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    total = weights @ mass
+    squares = weights**2 @ (mass**2 if square is None else square)
+    return (weights * mass) @ y / total[:, None], total**2 / squares
+
+
 def softmax_average(q, y, mass):
     """Average by two plain loops: (averages, effective sample sizes)."""
     average, ess = np.zeros_like(q), np.zeros(len(q))

@@ -10,9 +10,9 @@ import mfsweep
 PACKAGE = Path(mfsweep.__file__).parent
 LAYERS = [
     {"_errors", "_types"},
-    {"dynamics.sphere", "dynamics.weights"},
-    {"dynamics.initial", "dynamics.condense"},
-    {"dynamics.kernels"},
+    {"dynamics.sphere", "dynamics.weights", "dynamics.vectorised", "dynamics.tiles"},
+    {"dynamics.initial", "dynamics.kernels", "dynamics.patches", "dynamics.coarsen"},
+    {"dynamics.condense", "dynamics.rest"},
     {"dynamics.drift", "dynamics.integrators"},
     {"dynamics.simulate"},
     {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},

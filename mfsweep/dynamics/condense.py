@@ -1,20 +1,15 @@
-"""Few nodes that attend like many tokens, on the circle.
+"""Few nodes that attend, and are attended to, like many tokens: on the circle and the sphere.
 
-On a short arc the weight e^{<q, y>} is a smooth function of the angle, whatever the query q. It
-is interpolated at p Chebyshev nodes, so that a group of tokens y_j with masses w_j acts like
-masses at the nodes,
+On a group's patch e^{<x, k>} is interpolated at p_1 x p_2 Chebyshev nodes x_k with Lagrange
+polynomials L_k, in both roles of a token. As a key, it turns masses of tokens into masses of nodes;
+as a query, it takes sums at nodes to sums at tokens:
 
-    sum_j w_j f(theta_j) = sum_k W_k f(phi_k),   W_k = sum_j w_j L_k(theta_j),
+    sum_j w_j f(x_j) = sum_k W_k f(x_k),  W_k = sum_j w_j L_k(x_j),
+    g(x_i) = sum_k L_k(x_i) g(x_k).
 
-for f = e^{<q, y>}, its products with y, and its square. Here p follows from the arc's half-width
-a and the largest |q| alone: the more tokens on the arc, the more is saved. With
-f analytic in the Bernstein ellipse of parameter e^s the error relative to max f is at most
-
-    2 e^{|q| (a (cosh s - 1) + cosh(a sinh s) - 1) - p s} / (1 - e^{-s})
-
-(Trefethen, Approximation Theory and Practice, theorem 8.2), minimised over s. The sum itself is
-no smaller than max f times the mass of one token, up to a factor e^{GAP_LOSS}, because groups
-are split where neighbours lie far apart on the scale |q|^{-1/2} of the peak.
+What all members of a group share is taken out first: with c the patch's centre, keys are
+interpolated relative to e^{<q, x>}, q = beta B^T c the query that c has, and sums relative to
+e^{<x, k>} of the key k = beta B y that c looks at. `patches` finds the groups and their nodes.
 """
 
 import math
@@ -23,130 +18,239 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from mfsweep._types import Array
+from mfsweep._types import Array, Masses, Tokens
+from mfsweep.dynamics.kernels import (
+    TILE,
+    SoftmaxAverage,
+    floors,
+    fused_sums,
+    headroom_of,
+    in_three,
+    negligible,
+    softmax_average,
+    tiles_of,
+)
+from mfsweep.dynamics.patches import DIGITS, Groups, field_of, find_groups
+from mfsweep.dynamics.tiles import Runs, Tree, neighbour_tree
 
-REDUCTION = {"nnan", "ninf", "nsz", "contract", "reassoc"}
-"""Floating-point licences of a sum that is to vectorise; every operand is finite."""
-ERROR = 1e-15
-"""Error of a group's sum relative to the sum."""
-GAP_LOSS = 2.0
-WIDEST = 0.5  # half-width of an arc, radians
-FEWEST = 24  # tokens worth a group
-GAIN = 1.25  # tokens per node from which nodes pay
-
-
-@njit(cache=True, error_model="numpy")
-def _turn(y: Array, i: int, j: int) -> float:
-    """Angle from y_i to y_j, in (-pi, pi]."""
-    cross = y[0, i] * y[1, j] - y[1, i] * y[0, j]
-    return math.atan2(cross, y[0, i] * y[0, j] + y[1, i] * y[1, j])
-
-
-@njit(cache=True, error_model="numpy")
-def nodes_needed(reach: float, half: float, count: int) -> int:
-    """Nodes for an arc of the given half-width, queries of length up to reach, count tokens."""
-    digits = math.log(2 * count / ERROR) + GAP_LOSS
-    least = 1e9
-    for k in range(1, 33):
-        s = 0.1 * k
-        growth = half * (math.cosh(s) - 1) + math.cosh(half * math.sinh(s)) - 1
-        least = min(least, (digits - math.log1p(-math.exp(-s)) + reach * growth) / s)
-    return int(least) + 1
-
-
-@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def dot(a: Array, b: Array) -> float:
-    """Return sum_j a_j b_j over the length of b."""
-    total = 0.0
-    for j in range(b.size):
-        total += a[j] * b[j]
-    return total
-
-
-@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def _next_polynomial(x: Array, now: Array, before: Array) -> None:
-    """Step T_m, T_{m-1} to T_{m+1}, T_m: T_{m+1} = 2 x T_m - T_{m-1}."""
-    for j in range(x.size):
-        after = 2 * x[j] * now[j] - before[j]
-        before[j] = now[j]
-        now[j] = after
+_LEBESGUE = math.log(4.0)  # growth of an interpolation's error in the other coordinate
 
 
 @njit(cache=True, error_model="numpy")
-def _place_nodes(
-    y: Array, mass: Array, start: int, stop: int, half: float, nodes: Array, weights: Array
-) -> None:
-    """Fill the nodes (2, p) of one group and their weights (2, p) for both rows of masses (2, n).
-
-    With Chebyshev moments M_m = sum_j w_j T_m(x_j): W_k = (M_0 + 2 sum_m M_m T_m(x_k)) / p.
-    """
-    p, count = nodes.shape[1], stop - start
-    x, before, now = np.empty(count), np.ones(count), np.empty(count)
-    for j in range(count):
-        x[j] = _turn(y, start, start + j) / half - 1 if half > 0 else 0.0
-        x[j] = max(-1.0, min(1.0, x[j]))  # off by the roundoff of an angle
-    at, at_before, at_now = np.empty(p), np.ones(p), np.empty(p)
+def _lagrange(x: Array, start: int, stop: int, axis: Array, half: float, p: int) -> Array:
+    """Evaluate the p Lagrange polynomials at a group's coordinates along an axis; (count, p)."""
+    values = np.empty((stop - start, p))
+    node, weight = np.empty(p), np.empty(p)
     for k in range(p):
-        at[k] = math.cos(math.pi * (2 * k + 1) / (2 * p))
-        c, s = math.cos(half * (1 + at[k])), math.sin(half * (1 + at[k]))
-        nodes[0, k] = c * y[0, start] - s * y[1, start]
-        nodes[1, k] = s * y[0, start] + c * y[1, start]
-    now[:], at_now[:] = x, at
-    for row in range(2):
-        weights[row] = mass[row, start:stop].sum() / p
-    for _ in range(1, p):
-        for row in range(2):
-            weights[row] += 2 / p * dot(now, mass[row, start:stop]) * at_now
-        _next_polynomial(x, now, before)
-        _next_polynomial(at, at_now, at_before)
+        turn = math.pi * (2 * k + 1) / (2 * p)
+        node[k], weight[k] = math.cos(turn), math.sin(turn) * (1 - 2 * (k % 2))
+    for j in range(stop - start):
+        t = x[start + j, 0] * axis[0] + x[start + j, 1] * axis[1] + x[start + j, 2] * axis[2]
+        t = max(-1.0, min(1.0, t / half)) if half > 0 else 0.0
+        total, hit = 0.0, -1
+        for k in range(p):
+            if t == node[k]:
+                hit = k
+                break
+            values[j, k] = weight[k] / (t - node[k])
+            total += values[j, k]
+        if hit >= 0:
+            values[j] = 0.0
+            values[j, hit] = 1.0
+        else:
+            values[j] /= total
+    return values
+
+
+@njit(cache=True, error_model="numpy")
+def _grid(frame: Array, half: Array, p1: int, p2: int, nodes: Array) -> None:
+    """Fill the nodes (p1 p2, 3) of a patch."""
+    for k in range(p1):
+        a = half[0] * math.cos(math.pi * (2 * k + 1) / (2 * p1))
+        for m in range(p2):
+            b = half[1] * math.cos(math.pi * (2 * m + 1) / (2 * p2))
+            for c in range(3):
+                up = math.sqrt(1 - a * a - b * b) * frame[0, c]
+                nodes[k * p2 + m, c] = up + a * frame[1, c] + b * frame[2, c]
+
+
+@njit(cache=True, error_model="numpy")
+def _logits(x: Array, k: Array) -> Array:
+    """Return <x_i, k> of each row."""
+    logits: Array = x[:, 0] * k[0] + x[:, 1] * k[1] + x[:, 2] * k[2]
+    return logits
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def condense(y: Array, mass: Array, reach: float) -> Any:
-    """Replace groups of tokens on the circle by nodes where that leaves fewer.
+def place(
+    x: Array,
+    starts: Runs,
+    mass: Array,
+    square: Array,
+    floor: Array,
+    groups: Groups,
+) -> Any:
+    """Replace groups by nodes: points (N, 3), their runs, columns (3, N), and Lagrange values.
+
+    Columns are masses, sums of squared masses and floors; a run has at most TILE points.
+
+    The values of group g, (count, p1) and then (count, p2), follow those of group g - 1.
+    """
+    n = len(x)
+    size = values = 0
+    for start, stop, p1, p2 in groups.runs:
+        size += p1 * p2 - (stop - start)
+        values += (p1 + p2) * (stop - start)
+    points, columns = np.empty((n + size, 3)), np.empty((3, n + size))
+    lagrange = np.empty(values)
+    cuts = [0]
+    at = done = offset = 0
+    for g in range(len(groups.runs) + 1):
+        start = groups.runs[g, 0] if g < len(groups.runs) else n
+        loose = at + start - done
+        points[at:loose] = x[done:start]
+        columns[0, at:loose] = mass[done:start]
+        columns[1, at:loose], columns[2, at:loose] = square[done:start], floor[done:start]
+        for cut in starts[np.searchsorted(starts, done, "right") : np.searchsorted(starts, start)]:
+            cuts.append(at + cut - done)
+        if start > done:
+            cuts.append(loose)
+        at, done = loose, start
+        if g == len(groups.runs):
+            break
+        stop, p1, p2 = groups.runs[g, 1], groups.runs[g, 2], groups.runs[g, 3]
+        frame, half = groups.frames[g], groups.halves[g]
+        one = _lagrange(x, start, stop, frame[1], half[0], p1)
+        two = _lagrange(x, start, stop, frame[2], half[1], p2)
+        nodes = points[at : at + p1 * p2]
+        _grid(frame, half, p1, p2, nodes)
+        shared = groups.shared[g, 0]
+        taken, back = _logits(x[start:stop], shared), _logits(nodes, shared)
+        for row, weight in enumerate((mass, square)):
+            w = weight[start:stop] * np.exp((row + 1) * (taken - taken[0]))
+            heavy = one * w.reshape(stop - start, 1)
+            w = np.dot(heavy.T, two).ravel() * np.exp((row + 1) * (taken[0] - back))
+            columns[row, at : at + p1 * p2] = w
+        columns[2, at : at + p1 * p2] = floor[start:stop].min() - 2 * _LEBESGUE
+        lagrange[offset : offset + one.size] = one.ravel()
+        offset += one.size
+        lagrange[offset : offset + two.size] = two.ravel()
+        offset += two.size
+        for cut in range(at, at + p1 * p2, TILE):
+            cuts.append(min(cut + TILE, at + p1 * p2))
+        at, done = at + p1 * p2, stop
+    return points, np.array(cuts), columns, lagrange
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gather(
+    x: Array, points: Array, groups: Groups, lagrange: Array, shift: Array, sums: Array
+) -> Array:
+    """Take sums at points, (N, 5) relative to e^shift, back to tokens, each to its own scale.
+
+    Columns: sum_j s_j e_ij^2, sum_j w_j e_ij, sum_j w_j e_ij y_j.
+    """
+    n = len(x)
+    result = np.empty((n, 5))
+    at = done = offset = 0
+    for g in range(len(groups.runs) + 1):
+        start = groups.runs[g, 0] if g < len(groups.runs) else n
+        result[done:start] = sums[at : at + start - done]
+        at, done = at + start - done, start
+        if g == len(groups.runs):
+            break
+        stop, p1, p2 = groups.runs[g, 1], groups.runs[g, 2], groups.runs[g, 3]
+        count, nodes = stop - start, p1 * p2
+        scale = shift[at : at + nodes] - _logits(points[at : at + nodes], groups.shared[g, 1])
+        scale = np.exp(scale - scale.max())
+        table = np.empty((p2, p1, 5))
+        for k in range(p1):
+            for m in range(p2):
+                node = k * p2 + m
+                table[m, k] = sums[at + node] * scale[node]
+                table[m, k, 0] *= scale[node]
+        one = lagrange[offset : offset + count * p1].reshape(count, p1)
+        offset += count * p1
+        two = lagrange[offset : offset + count * p2].reshape(count, p2)
+        offset += count * p2
+        halfway = np.dot(two, table.reshape(p2, p1 * 5))
+        for j in range(count):
+            for c in range(5):
+                total = 0.0
+                for k in range(p1):
+                    total += one[j, k] * halfway[j, k * 5 + c]
+                result[start + j, c] = total
+        at, done = at + nodes, stop
+    return result
+
+
+def condensed_average(
+    x: Tokens,
+    form: Array,
+    mass: Masses,
+    square_mass: Masses | None = None,
+    *,
+    tree: Tree | None = None,
+) -> SoftmaxAverage:
+    """Average the tokens as each sees them: softmax_average with queries x_i form and keys x_j.
 
     Parameters
     ----------
-    y
-        Tokens in the order of their angle, shape (2, n).
-    mass
-        Masses w_j and sums of squared masses, shape (2, n).
-    reach
-        Largest |q| over the queries.
+    x
+        Tokens, unit vectors, shape (n, d), in any order.
+    form
+        The inverse temperature times B, shape (d, d).
+    mass, square_mass
+        As in softmax_average.
+    tree
+        A neighbour tree of these tokens, or of earlier ones while neighbours stay neighbours.
 
     Returns
     -------
-    tuple of Array
-        Points (2, N) and their weights (2, N), N <= n; weights of nodes may be negative.
+    SoftmaxAverage
+        The same numbers as softmax_average to 1e-12 (ess to 1e-5); pairs counts nodes as tokens.
+
+    Notes
+    -----
+    From four dimensions on it is softmax_average. Below, a cluster costs as much as its nodes do,
+    however many tokens it has.
+
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> condensed_average(x, 0.0 * np.eye(2), np.array([0.75, 0.25])).average
+    array([[0.75, 0.25], [0.75, 0.25]])
     """
-    n = y.shape[1]
-    points, weights = np.empty((2, n)), np.empty((2, n))
-    step = np.zeros(n)
-    for j in range(1, n):
-        turn = _turn(y, j - 1, j)
-        step[j] = turn + 2 * math.pi if turn < -1e-9 else max(0.0, turn)
-    pending = [(0, n)]
-    size = 0
-    while len(pending) > 0:
-        start, stop = pending.pop()
-        count = stop - start
-        steps = step[start + 1 : stop]
-        half = steps.sum() / 2
-        widest = int(np.argmax(steps)) if count > 1 else 0
-        torn = count > 1 and 2 * reach * steps[widest] ** 2 > 8 * GAP_LOSS
-        needed = count
-        if count >= FEWEST and half <= WIDEST and not torn:
-            needed = nodes_needed(2 * reach, half, count)
-        if GAIN * needed < count:
-            nodes = points[:, size : size + needed]
-            _place_nodes(y, mass, start, stop, half, nodes, weights[:, size : size + needed])
-            size += needed
-        elif count < 2 * FEWEST:
-            points[:, size : size + count] = y[:, start:stop]
-            weights[:, size : size + count] = mass[:, start:stop]
-            size += count
-        else:
-            middle = start + 1 + widest if torn else (start + stop) // 2
-            pending.append((middle, stop))
-            pending.append((start, middle))
-    return points[:, :size].copy(), weights[:, :size].copy()
+    n, d = x.shape
+    tree = tree or neighbour_tree(x, TILE)
+    order = tree.order
+    square = mass**2 if square_mass is None else square_mass
+    tokens, mass, square = x[order], mass[order], square[order]
+    result = SoftmaxAverage(np.empty((n, d)), np.empty(n), n * n)
+    if d > 3:
+        sums = softmax_average(tokens @ form, tokens, mass, square)
+        result.average[order], result.ess[order] = sums.average, sums.ess
+        return result._replace(pairs=sums.pairs)
+    table, pairs = _table(in_three(tokens), in_three(in_three(form).T).T, mass, square, tree)
+    result.average[order] = table[:, 2 : 2 + d] / table[:, 1:2]
+    result.ess[order] = table[:, 1] ** 2 / table[:, 0]
+    return result._replace(pairs=min(pairs, n * n))
+
+
+def _table(x: Array, form: Array, mass: Array, square: Array, tree: Tree) -> tuple[Array, int]:
+    """Return sums of every token, (n, 5) as in gather, and the pairs; x in the tree's order."""
+    starts, headroom = tree.starts, headroom_of(np.float64)
+    q = x @ form
+    tiles = tiles_of(x, mass, square, starts)
+    floor = floors(np.ascontiguousarray(q.T), starts, tiles)
+    queries = field_of(q, DIGITS - floor, np.empty(0), len(tree.child))
+    keys = field_of(x @ form.T, np.full(len(x), DIGITS), mass, len(tree.child))
+    groups = find_groups(x, tree, form, mass, floor, (queries, keys), tiles.caps.centre)
+    if len(groups.runs) > 0:
+        points, starts, columns, lagrange = place(x, starts, mass, square, floor, groups)
+        q, floor = points @ form, columns[2]
+        tiles = tiles_of(points, columns[0], columns[1], starts)
+    limit = floor + negligible(np.float64)
+    sums = fused_sums(np.ascontiguousarray(q.T), starts, tiles, limit, headroom)
+    table = np.column_stack([sums.square, sums.zeroth, sums.first])
+    if len(groups.runs) > 0:
+        table = gather(x, points, groups, lagrange, sums.shift, table)
+    return table, sums.pairs

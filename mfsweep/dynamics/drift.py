@@ -4,14 +4,24 @@ import numpy as np
 
 from mfsweep._errors import InputError
 from mfsweep._types import Array, Masses, Tokens
-from mfsweep.dynamics.kernels import SoftmaxAverage, softmax_average
+from mfsweep.dynamics.condense import condensed_average
+from mfsweep.dynamics.kernels import SoftmaxAverage
 from mfsweep.dynamics.sphere import normalise, tangent
+from mfsweep.dynamics.tiles import Tree
 from mfsweep.dynamics.weights import Weights
 
 
-def attend(x: Tokens, weights: Weights, beta: float, mass: Masses) -> SoftmaxAverage:
+def attend(
+    x: Tokens,
+    weights: Weights,
+    beta: float,
+    mass: Masses,
+    square_mass: Masses | None = None,
+    *,
+    tree: Tree | None = None,
+) -> SoftmaxAverage:
     """Average the tokens as each sees them at inverse temperature beta."""
-    return softmax_average(beta * (x @ weights.B), x, mass)
+    return condensed_average(x, beta * weights.B, mass, square_mass, tree=tree)
 
 
 def softmax_drift(x: Tokens, weights: Weights, beta: float, *, mass: Masses | None = None) -> Array:

@@ -1,13 +1,14 @@
-"""Embedded Runge-Kutta pairs as data, and the one adaptive driver that steps them on the sphere.
+"""Runge-Kutta methods as data, and the one driver that steps them on the sphere.
 
-The velocity f is tangent, so the flow of x' = f(x / |x|) keeps |x|. A step of a pair in R^d
-followed by x -> x / |x| therefore keeps the pair's order, and a first-same-as-last stage keeps
-its value.
+The velocity f is tangent, so the flow of x' = f(x / |x|) keeps |x|. A step of a method in R^d
+followed by x -> x / |x| therefore keeps the method's order, and a first-same-as-last stage keeps
+its value. Embedded pairs adapt their step to a tolerance; Euler and RK4 keep the step they are
+given, as published scripts do, and their error is nobody's but the user's.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -15,12 +16,12 @@ from mfsweep._errors import IntegrationError
 from mfsweep._types import Array, Times, Tokens
 from mfsweep.dynamics.sphere import normalise, tangent
 
-Method = Literal["dopri5", "bs32"]
+Method = Literal["dopri5", "bs32", "euler", "rk4"]
 
 
 @dataclass(frozen=True, eq=False)
-class EmbeddedPair:
-    """An explicit first-same-as-last Runge-Kutta pair with a continuous extension.
+class RungeKutta:
+    """An explicit first-same-as-last Runge-Kutta method with a continuous extension.
 
     x_{n+1} = x_n + h sum_s b_s k_s,  k_s = f(x_n + h sum_r a_{sr} k_r).
     """
@@ -30,13 +31,13 @@ class EmbeddedPair:
     """Order of the step that is kept."""
     a: tuple[tuple[float, ...], ...]
     """Rows of the tableau for stages 2, 3, ...; the last row is b."""
-    error: tuple[float, ...]
-    """b - b_hat: the embedded method's difference, one weight a stage."""
     dense: tuple[tuple[float, ...], ...]
     """x(t + theta h) = x + h sum_s k_s sum_p dense[s][p] theta^{p+1}."""
+    error: tuple[float, ...] = ()
+    """b - b_hat: the embedded method's difference, one weight a stage; empty: the step is fixed."""
 
 
-DOPRI5 = EmbeddedPair(
+DOPRI5 = RungeKutta(
     name="dopri5",
     order=5,
     a=(
@@ -75,7 +76,7 @@ DOPRI5 = EmbeddedPair(
 )
 """Dormand and Prince, J. Comput. Appl. Math. 6 (1980); extension of order 4 by Shampine (1986)."""
 
-BS32 = EmbeddedPair(
+BS32 = RungeKutta(
     name="bs32",
     order=3,
     a=((1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
@@ -84,7 +85,24 @@ BS32 = EmbeddedPair(
 )
 """Bogacki and Shampine, Appl. Math. Lett. 2 (1989), with cubic Hermite extension."""
 
-METHODS: dict[str, EmbeddedPair] = {pair.name: pair for pair in (DOPRI5, BS32)}
+EULER = RungeKutta(name="euler", order=1, a=((1.0,),), dense=((1.0,), (0.0,)))
+"""x_{n+1} = x_n + h f(x_n), the step of most published scripts, with linear extension."""
+
+RK4 = RungeKutta(
+    name="rk4",
+    order=4,
+    a=((1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
+    dense=(
+        (1.0, -3 / 2, 2 / 3),
+        (0.0, 1.0, -2 / 3),
+        (0.0, 1.0, -2 / 3),
+        (0.0, 1 / 2, -1 / 3),
+        (0.0, -1.0, 1.0),
+    ),
+)
+"""The classical method, with cubic Hermite extension."""
+
+METHODS: dict[str, RungeKutta] = {method.name: method for method in (DOPRI5, BS32, EULER, RK4)}
 
 SAFETY, SHRINK_MOST, GROW_MOST = 0.9, 0.2, 5.0
 SMALLEST_STEP = 1e-10
@@ -97,26 +115,49 @@ class StepRecord:
     steps: int = 0
     rejected: int = 0
     drift_evaluations: int = 0
-    accepted_times: list[float] = field(default_factory=list)
-    """Start and end times of the accepted steps, as they come."""
+
+
+@dataclass(frozen=True)
+class StepControl:
+    """How long the steps are."""
+
+    rtol: float
+    """Local error per step and token, relative to its length 1."""
+    atol: float
+    """The same, absolute; their sum counts."""
+    longest: float
+    fixed: float | None = None
+    """Step of a method without error estimate."""
+
+    @property
+    def tolerance(self) -> float:
+        """Largest local error of a token."""
+        return self.rtol + self.atol
+
+
+class State(NamedTuple):
+    """An accepted state, or what it is replaced by."""
+
+    x: Tokens
+    velocity: Array
+    at_rest: bool = False
+    """Nothing moves any more: the run may end here."""
 
 
 def integrate(
     drift: Callable[[Tokens], Array],
     x0: Tokens,
     times: Times,
-    pair: EmbeddedPair,
+    method: RungeKutta,
     *,
-    rtol: float,
-    atol: float,
-    max_step: float = np.inf,
+    control: StepControl,
     record: StepRecord,
-    accepted: Callable[[float], None] = lambda _: None,
+    settle: Callable[[float, State], State] = lambda _, state: state,
 ) -> Iterator[Tokens]:
     """Yield the tokens at each of the given times, from x0 at time 0.
 
-    The step h is accepted when every token's embedded error, projected to its tangent space, is
-    below atol + rtol (tokens have length 1), and adapted by a PI controller.
+    A step h of an embedded pair is accepted when every token's error, projected to its tangent
+    space, is below the tolerance, and adapted by a PI controller.
 
     Parameters
     ----------
@@ -125,54 +166,57 @@ def integrate(
     x0
         Unit vectors at time 0, shape (n, d).
     times
-        Increasing dimensionless times >= 0; values between steps come from the pair's extension.
-    pair
-        Which Runge-Kutta pair.
-    rtol, atol
-        Local error per step and token relative to its length 1, and absolute.
-    max_step
-        Longest step.
+        Increasing dimensionless times >= 0; values between steps come from the extension.
+    method
+        Which Runge-Kutta method.
+    control
+        Tolerances and bounds of the step.
     record
         Counts of the run, updated in place.
-    accepted
-        Called with the time whenever the latest drift evaluation was made at an accepted state.
+    settle
+        Called with the time and every accepted state, which it may replace by one of fewer
+        tokens, or end.
 
     Raises
     ------
     IntegrationError
         If the step falls below 1e-10: the tolerance cannot be met.
     """
-    x, t = normalise(x0), 0.0
-    velocity = _counted(drift, x, record)
-    accepted(t)
-    h = min(max_step, _first_step(velocity, pair, rtol + atol))
+    x = normalise(x0)
+    state, t = settle(0.0, State(x, _counted(drift, x, record))), 0.0
+    h = control.fixed or min(control.longest, _first_step(state.velocity, method, control))
     error_before = 1.0
     pending = iter(times)
     target = next(pending, None)
-    while target is not None and target <= t:
-        yield x
-        target = next(pending, None)
     while target is not None:
-        proposal, stages = _stages(drift, x, velocity, h, pair, record)
-        error = _largest_error(x, stages, h, pair) / (atol + rtol)
+        if target <= t or state.at_rest:
+            yield state.x
+            target = next(pending, None)
+            continue
+        proposal, stages = _stages(drift, state, h, method, record)
+        error = _largest_error(state.x, stages, h, method) / control.tolerance
         if not error <= 1.0:
             record.rejected += 1
-            h *= max(SHRINK_MOST, SAFETY * error ** (-1 / pair.order)) if error < np.inf else 0.1
+            h = _shorter(h, error, method)
             if not h > SMALLEST_STEP:
-                message = (
-                    f"step {h:.1e} at t = {t:.6g} is below {SMALLEST_STEP:.0e}: rtol = {rtol:g} "
-                    "cannot be met; loosen rtol and atol"
-                )
-                raise IntegrationError(message)
+                raise IntegrationError(_underflow(h, t, control))
             continue
-        while target is not None and target <= t + h:
-            yield _extension(x, stages, h, (target - t) / h, pair)
+        after = (record.steps + 1) * h if control.fixed else t + h
+        while target is not None and target <= after:
+            yield _extension(state.x, stages, h, (target - t) / h, method)
             target = next(pending, None)
-        x, velocity, t = proposal, stages[-1], t + h
-        record.steps += 1
-        accepted(t)
-        h = min(max_step, h * _growth(error, error_before, pair.order))
+        record.steps, t = record.steps + 1, after
+        state = settle(t, State(proposal, stages[-1]))
+        if not control.fixed:
+            h = min(control.longest, h * _growth(error, error_before, method.order))
         error_before = max(error, 1e-4)
+
+
+def _underflow(h: float, t: float, control: StepControl) -> str:
+    return (
+        f"step {h:.1e} at t = {t:.6g} is below {SMALLEST_STEP:.0e}: rtol = {control.rtol:g} "
+        "cannot be met; loosen rtol and atol"
+    )
 
 
 def _counted(drift: Callable[[Tokens], Array], x: Tokens, record: StepRecord) -> Array:
@@ -180,33 +224,41 @@ def _counted(drift: Callable[[Tokens], Array], x: Tokens, record: StepRecord) ->
     return drift(x)
 
 
-def _first_step(velocity: Array, pair: EmbeddedPair, tolerance: float) -> float:
+def _first_step(velocity: Array, method: RungeKutta, control: StepControl) -> float:
     """Step over which a token moves by tolerance^{1/(order+1)} at its present speed."""
     speed = float(np.linalg.norm(velocity, axis=1).max())
-    return 0.1 * tolerance ** (1 / (pair.order + 1)) / speed if speed > 0 else np.inf
+    return 0.1 * control.tolerance ** (1 / (method.order + 1)) / speed if speed > 0 else np.inf
 
 
 def _stages(
     drift: Callable[[Tokens], Array],
-    x: Tokens,
-    velocity: Array,
+    state: State,
     h: float,
-    pair: EmbeddedPair,
+    method: RungeKutta,
     record: StepRecord,
 ) -> tuple[Tokens, Array]:
     """Return the proposed tokens and the velocities (stages, n, d), the last one at them."""
-    stages = np.empty((len(pair.a) + 1, *x.shape))
-    stages[0] = velocity
-    for s, row in enumerate(pair.a, start=1):
-        point = normalise(x + h * np.tensordot(np.array(row), stages[:s], axes=1))
+    stages = np.empty((len(method.a) + 1, *state.x.shape))
+    stages[0] = state.velocity
+    for s, row in enumerate(method.a, start=1):
+        point = normalise(state.x + h * np.tensordot(np.array(row), stages[:s], axes=1))
         stages[s] = _counted(drift, point, record)
     return point, stages
 
 
-def _largest_error(x: Tokens, stages: Array, h: float, pair: EmbeddedPair) -> float:
-    """Largest tangential error estimate over the tokens."""
-    error = tangent(x, h * np.tensordot(np.array(pair.error), stages, axes=1))
+def _largest_error(x: Tokens, stages: Array, h: float, method: RungeKutta) -> float:
+    """Largest tangential error estimate over the tokens; 0 where the method has none."""
+    if not method.error:
+        return 0.0
+    error = tangent(x, h * np.tensordot(np.array(method.error), stages, axes=1))
     return float(np.sqrt(np.max(np.sum(error * error, axis=1))))
+
+
+def _shorter(h: float, error: float, method: RungeKutta) -> float:
+    """Step after a rejection, from the error over tolerance; a tenth if it is not finite."""
+    if not error < np.inf:
+        return 0.1 * h
+    return float(h * max(SHRINK_MOST, SAFETY * error ** (-1 / method.order)))
 
 
 def _growth(error: float, error_before: float, order: int) -> float:
@@ -217,8 +269,8 @@ def _growth(error: float, error_before: float, order: int) -> float:
     return float(min(GROW_MOST, max(SHRINK_MOST, factor)))
 
 
-def _extension(x: Tokens, stages: Array, h: float, theta: float, pair: EmbeddedPair) -> Tokens:
+def _extension(x: Tokens, stages: Array, h: float, theta: float, method: RungeKutta) -> Tokens:
     """Evaluate the continuous extension at t + theta h."""
-    dense = np.array(pair.dense)
+    dense = np.array(method.dense)
     weights = dense @ theta ** np.arange(1, dense.shape[1] + 1)
     return normalise(x + h * np.tensordot(weights, stages, axes=1))

@@ -4,52 +4,44 @@ For query rows q_i and keys y_j with masses w_j
 
     m_i = sum_j w_j e^{<q_i, y_j>} y_j / Z_i,    Z_i = sum_j w_j e^{<q_i, y_j>},
 
-is summed over tiles of keys with a running maximum, so nothing overflows and no (n, n) array
-exists. A tile whose bounding ball proves that it adds less than 2^-56 of Z_i is skipped; that
-saves most of the work at low temperature when neighbouring rows hold neighbouring tokens.
+is summed over tiles of keys relative to a logit that is met, so nothing overflows and no (n, n)
+array exists. A tile whose cap proves that it adds less than 1e-16 of Z_i is skipped; that saves
+most of the work at low temperature when neighbouring rows hold neighbouring tokens.
+
+Two routes: up to three dimensions one loop does it all; from four on the two products are BLAS
+calls on blocks, and one loop exponentiates between them.
 """
 
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
-from numpy.typing import NDArray
+from numba import njit
 
 from mfsweep._types import Array, Masses
-from mfsweep.dynamics.condense import GAP_LOSS, REDUCTION, condense, dot
-
-TILE = 256
-"""Keys per tile: long enough to vectorise, short enough to skip often."""
-BLAS_FROM_DIMENSION = 16
-"""From this dimension on the two products run in BLAS."""
-_ROWS, _COLUMNS = 256, 1024  # block of logits of the BLAS route: 2 MB
-
-_LOG2_E = 1.4426950408889634
-_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
-_EXP_FLOOR = -708.0  # e^x is a normal number down to here
-_SKIP = math.log(2.0**-56)
-_LOWEST = -1e300
-
-# Interpolation of e^r at the Chebyshev nodes of |r| <= 1.0005 ln(2) / 2: relative error 3e-16.
-_P = (
-    2.7626426376580335e-07,
-    2.7640263790318923e-06,
-    2.4801504180837137e-05,
-    1.9841170070971308e-04,
-    1.3888888932619635e-03,
-    8.3333333858250850e-03,
-    4.1666666666572770e-02,
-    1.6666666666553953e-01,
-    5.0000000000000060e-01,
-    1.0000000000000069e00,
-    1.0,
+from mfsweep.dynamics.tiles import (
+    Caps,
+    Runs,
+    cap_around,
+    caps_of,
+    equal_runs,
+    reach,
+    reach_of_block,
 )
+from mfsweep.dynamics.vectorised import REDUCTION, exponential
 
-_ELEMENTWISE = REDUCTION - {"reassoc"}
+BLAS_FROM_DIMENSION = 4
+"""From this dimension on the two products run in BLAS."""
+TILE = 64
+"""Keys per tile: enough to vectorise, few enough to skip often."""
+NARROW = math.cos(0.1)
+"""Cosine of the radius up to which a block's rows look at the same tile."""
+BLOCK, LARGE_BLOCK = (64, 256), (256, 512)
+"""Queries and keys per BLAS block: within the second-level cache, or large for costly products."""
+LARGE_FROM_DIMENSION = 32
+"""From this dimension on the products cost more than the exponentials."""
+
+_LOWEST = -1e300
 
 
 class SoftmaxAverage(NamedTuple):
@@ -63,162 +55,321 @@ class SoftmaxAverage(NamedTuple):
     """Token pairs whose exponential was computed; the others were skipped."""
 
 
-@intrinsic
-def _power_of_two(_: Any, t: types.Float) -> Any:
-    """Read the integer k from t = k + 1.5 * 2^52 and return 2^k."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        word = ir.IntType(64)
-        exponent = builder.shl(builder.bitcast(arguments[0], word), ir.Constant(word, 52))
-        biased = builder.add(exponent, ir.Constant(word, 1023 << 52))
-        return builder.bitcast(biased, ir.DoubleType())
-
-    return types.float64(t), generate
+# ---- up to three dimensions: one loop --------------------------------------------------------
 
 
-@njit(cache=True, fastmath=_ELEMENTWISE, error_model="numpy")
-def _exp(x: float) -> float:
-    """Return e^x for x <= 0: x = k ln 2 + r, e^x = 2^k p(r), relative error under 1e-15."""
-    x = max(x, _EXP_FLOOR)
-    t = x * _LOG2_E + _ROUND
-    k = t - _ROUND
-    r = x - k * _LN2_HIGH
-    r = r - k * _LN2_LOW
-    p = _P[0]
-    for c in _P[1:]:
-        p = p * r + c
-    return p * _power_of_two(t)  # type: ignore[call-arg]
+class Tiles(NamedTuple):
+    """Keys in tiles of at most TILE, filled up with massless copies."""
+
+    keys: Array
+    """Unit vectors, shape (tiles, 3, TILE)."""
+    mass: Array
+    """Shape (tiles, TILE)."""
+    square: Array
+    """Sums of squared masses, shape (tiles, TILE)."""
+    caps: Caps
+
+
+class Sums(NamedTuple):
+    """Sums of each row relative to e^shift, shift a logit that is met."""
+
+    shift: Array
+    """Shape (n,)."""
+    zeroth: Array
+    """sum_j w_j e_ij, shape (n,)."""
+    square: Array
+    """sum_j s_j e_ij^2, shape (n,)."""
+    first: Array
+    """sum_j w_j e_ij y_j, shape (n, 3)."""
+    pairs: int
 
 
 @njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def _logits(q: Array, i: int, y: Array, start: int, stop: int, logit: Array) -> float:
-    """Fill logit[j] = <q_i, y_{start+j}> from (d, n) arrays; return their maximum."""
-    q0, q1 = q[0, i], q[1, i]
-    y0, y1 = y[0, start:stop], y[1, start:stop]
-    if q.shape[0] == 2:
-        for j in range(stop - start):
-            logit[j] = q0 * y0[j] + q1 * y1[j]
-    else:
-        q2, y2 = q[2, i], y[2, start:stop]
-        for j in range(stop - start):
-            logit[j] = q0 * y0[j] + q1 * y1[j] + q2 * y2[j]
-    for c in range(3, q.shape[0]):
-        qc, yc = q[c, i], y[c, start:stop]
-        for j in range(stop - start):
-            logit[j] += qc * yc[j]
-    top = _LOWEST
-    for j in range(stop - start):
-        top = max(top, logit[j])
+def _highest(q: Array, i: int, keys: Array, k: int) -> float:
+    """Return the largest logit of row i in tile k; q (3, n), keys (tiles, 3, TILE)."""
+    a, b, c = q[0, i], q[1, i], q[2, i]
+    top = q.dtype.type(_LOWEST)
+    for j in range(TILE):
+        top = max(top, a * keys[k, 0, j] + b * keys[k, 1, j] + c * keys[k, 2, j])
     return top
 
 
 @njit(cache=True, fastmath=REDUCTION, error_model="numpy")
+def _tile_sums(
+    q: Array, i: int, keys: Array, mass: Array, square: Array, k: int, shift: float
+) -> tuple[float, float, float, float, float]:
+    """Return sum_j w_j e_j, sum_j s_j e_j^2, sum_j w_j e_j y_j; e_j = e^{<q_i, y_j> - shift}."""
+    a, b, c = q[0, i], q[1, i], q[2, i]
+    z = z2 = m0 = m1 = m2 = q.dtype.type(0)
+    for j in range(TILE):
+        y0, y1, y2 = keys[k, 0, j], keys[k, 1, j], keys[k, 2, j]
+        e = exponential(a * y0 + b * y1 + c * y2 - shift)
+        w = e * mass[k, j]
+        z += w
+        z2 += e * e * square[k, j]
+        m0 += w * y0
+        m1 += w * y1
+        m2 += w * y2
+    return z, z2, m0, m1, m2
+
+
+@njit(cache=True, error_model="numpy")
+def _opening(q: Array, start: int, stop: int, caps: Caps) -> Any:
+    """Look at rows start to stop as one: cap, shortest, longest, and each tile's <unit q, c>."""
+    unit, centre = np.zeros((stop - start, 3)), np.empty(3)
+    shortest, longest = np.inf, 0.0
+    for i in range(start, stop):
+        length = math.sqrt(q[0, i] ** 2 + q[1, i] ** 2 + q[2, i] ** 2)
+        shortest, longest = min(shortest, length), max(longest, length)
+        if length > 0.0:
+            for c in range(3):
+                unit[i - start, c] = q[c, i] / length
+    cap = cap_around(unit, 0, stop - start, centre)
+    return cap, shortest, longest, caps.centre @ centre
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def floors(q: Array, starts: Runs, tiles: Tiles) -> Array:
+    """Bound log Z_i from below by the row's sum over the tile that it looks at.
+
+    Rows of a narrow block look at one tile.
+
+    Parameters
+    ----------
+    q, starts
+        Queries, shape (3, n), and where their blocks start.
+    tiles
+        Keys with positive masses.
+
+    Returns
+    -------
+    Array
+        Shape (n,), float64.
+    """
+    floor = np.empty(q.shape[1])
+    for b in range(starts.size - 1):
+        start, stop = starts[b], starts[b + 1]
+        cap, _, longest, along = _opening(q, start, stop, tiles.caps)
+        k = int(np.argmax(longest * along + tiles.caps.log_mass))
+        for i in range(start, stop):
+            if cap[0] < NARROW:
+                along = tiles.caps.centre @ q[:, i].astype(np.float64)
+                k = int(np.argmax(along + tiles.caps.log_mass))
+            shift = _highest(q, i, tiles.keys, k)
+            z = _tile_sums(q, i, tiles.keys, tiles.mass, tiles.square, k, shift)[0]
+            floor[i] = shift + math.log(z)
+    return floor
+
+
+@njit(cache=True, error_model="numpy")
+def _candidates(block: Any, caps: Caps, lowest: float, found: Runs) -> int:
+    """Fill found with the tiles whose largest logit plus log-mass may pass lowest; count them."""
+    cap, shortest, longest, along = block
+    count = 0
+    for k in range(along.size):
+        two = (caps.cosine[k], caps.sine[k])
+        bound = reach_of_block(along[k], shortest, longest, cap, two)
+        if bound + caps.log_mass[k] >= lowest:
+            found[count] = k
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fused_sums(q: Array, starts: Runs, tiles: Tiles, limit: Array, headroom: float) -> Sums:
+    """Sum over all tiles but those that stay below e^limit.
+
+    Parameters
+    ----------
+    q, starts
+        Queries, shape (3, n), of the keys' type, and where their blocks start.
+    tiles
+        Keys; masses of either sign.
+    limit
+        Logarithm of what a tile may leave out of the row's sum, shape (n,), float64.
+    headroom
+        How far a row's shift may lie below its largest logit: a quarter of the largest exponent.
+
+    Returns
+    -------
+    Sums
+        Of the type of q.
+    """
+    n, caps = q.shape[1], tiles.caps
+    shifts, zeroth, square = np.empty(n, q.dtype), np.empty(n, q.dtype), np.empty(n, q.dtype)
+    first, found = np.empty((n, 3), q.dtype), np.empty(caps.log_mass.size, np.int64)
+    pairs = 0
+    for b in range(starts.size - 1):
+        start, stop = starts[b], starts[b + 1]
+        block = _opening(q, start, stop, caps)
+        opening = int(np.argmax(block[3]))
+        count = _candidates(block, caps, limit[start:stop].min(), found)
+        for i in range(start, stop):
+            shift = _highest(q, i, tiles.keys, opening)
+            length = math.sqrt(q[0, i] ** 2 + q[1, i] ** 2 + q[2, i] ** 2)
+            z = z2 = m0 = m1 = m2 = q.dtype.type(0)
+            for k in found[:count]:
+                centre = caps.centre[k]
+                along = q[0, i] * centre[0] + q[1, i] * centre[1] + q[2, i] * centre[2]
+                bound = reach(along, length, caps.cosine[k], caps.sine[k])
+                if bound + caps.log_mass[k] < limit[i]:
+                    continue
+                if bound > shift + headroom:
+                    highest = _highest(q, i, tiles.keys, k)
+                    if highest > shift:
+                        shrink = exponential(shift - highest)
+                        z, z2 = z * shrink, z2 * shrink * shrink
+                        m0, m1, m2 = m0 * shrink, m1 * shrink, m2 * shrink
+                        shift = highest
+                more = _tile_sums(q, i, tiles.keys, tiles.mass, tiles.square, k, shift)
+                z, z2 = z + more[0], z2 + more[1]
+                m0, m1, m2 = m0 + more[2], m1 + more[3], m2 + more[4]
+                pairs += TILE
+            shifts[i], zeroth[i], square[i] = shift, z, z2
+            first[i, 0], first[i, 1], first[i, 2] = m0, m1, m2
+    return Sums(shifts, zeroth, square, first, pairs)
+
+
+def in_three(x: Array) -> Array:
+    """Append zeros to two components, (n, d) -> (n, 3)."""
+    padded = np.zeros((len(x), 3), x.dtype)
+    padded[:, : x.shape[1]] = x
+    return padded
+
+
+@njit(cache=True, error_model="numpy")
+def tiles_of(y: Array, mass: Array, square: Array, starts: Runs) -> Tiles:
+    """Copy keys (n, 3), masses and sums of squared masses (n,) into a tile for each run."""
+    tiles = starts.size - 1
+    keys = np.empty((tiles, 3, TILE), y.dtype)
+    masses, squares = np.zeros((tiles, TILE), y.dtype), np.zeros((tiles, TILE), y.dtype)
+    for k in range(tiles):
+        start, count = starts[k], starts[k + 1] - starts[k]
+        masses[k, :count], squares[k, :count] = (
+            mass[start : start + count],
+            square[start : start + count],
+        )
+        for j in range(TILE):
+            keys[k, :, j] = y[start + min(j, count - 1)]
+    return Tiles(keys, masses, squares, caps_of(y, mass, starts))
+
+
+def headroom_of(dtype: Any) -> float:
+    """Return a quarter of the largest exponent, so that e^{2 headroom} and its sums are finite."""
+    return math.log(np.finfo(dtype).max) / 4
+
+
+def negligible(dtype: Any) -> float:
+    """Return the log of the part of a sum that a tile may leave out: 1e-16, 3e-8 in float32."""
+    return math.log(np.finfo(dtype).eps / 4)
+
+
+def _fused(q: Array, y: Array, mass: Array, square: Array) -> SoftmaxAverage:
+    n, d = q.shape
+    rows, starts = np.ascontiguousarray(in_three(q).T), equal_runs(n, TILE)
+    tiles = tiles_of(in_three(y), mass, square, equal_runs(len(y), TILE))
+    limit = floors(rows, starts, tiles) + negligible(q.dtype)
+    sums = fused_sums(rows, starts, tiles, limit, headroom_of(q.dtype))
+    average = sums.first[:, :d] / sums.zeroth[:, None]
+    ess = sums.zeroth**2 / sums.square
+    return SoftmaxAverage(average, ess, min(sums.pairs, n * len(y)))
+
+
+# ---- from four dimensions on: BLAS blocks ----------------------------------------------------
+
+
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
 def _exponentiate(logit: Array, mass: Array, square: Array, shift: float) -> tuple[float, float]:
-    """Replace logits by e_j = e^{l_j - shift}; return sum_j w_j e_j and sum_j s_j e_j^2."""
-    z = z2 = 0.0
+    """Replace logits by w_j e_j, e_j = e^{l_j - shift}; return sum_j w_j e_j, sum_j s_j e_j^2."""
+    z = z2 = logit.dtype.type(0)
     for j in range(mass.size):
-        e = _exp(logit[j] - shift)
-        logit[j] = e
-        z += e * mass[j]
+        e = exponential(logit[j] - shift)
+        w = e * mass[j]
+        logit[j] = w
+        z += w
         z2 += e * e * square[j]
     return z, z2
 
 
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
+def _largest(values: Array, least: float) -> float:
+    top = least
+    for j in range(values.size):
+        top = max(top, values[j])
+    return top
+
+
 @njit(cache=True, error_model="numpy")
-def _bounding_balls(y: Array, mass: Array, tile: int) -> tuple[Array, Array, Array]:
-    """Centre (tiles, d), radius and log-mass (tiles,) of consecutive runs of keys."""
-    d, n = y.shape
-    tiles = (n + tile - 1) // tile
-    centre, radius, log_mass = np.zeros((tiles, d)), np.zeros(tiles), np.empty(tiles)
-    for k in range(tiles):
-        start, stop = k * tile, min(n, (k + 1) * tile)
-        for c in range(d):
-            centre[k, c] = y[c, start:stop].mean()
-        for j in range(start, stop):
-            square = 0.0
-            for c in range(d):
-                square += (y[c, j] - centre[k, c]) ** 2
-            radius[k] = max(radius[k], math.sqrt(square))
-        log_mass[k] = math.log(np.abs(mass[start:stop]).sum())
-    return centre, radius, log_mass
+def _row_cap(block: Array, centre: Array) -> Any:
+    """Fill the unit centre of the rows' directions; return their cap and shortest, longest row."""
+    unit = np.zeros(block.shape)
+    shortest, longest = np.inf, 0.0
+    for i in range(len(block)):
+        square = 0.0
+        for c in range(block.shape[1]):
+            square += block[i, c] ** 2
+        length = math.sqrt(square)
+        shortest, longest = min(shortest, length), max(longest, length)
+        if length > 0.0:
+            unit[i] = block[i] / length
+    return cap_around(unit, 0, len(block), centre), shortest, longest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _average_fused(q: Array, y: Array, mass: Array, least: float, tile: int) -> Any:
-    """Average, ess and pairs for small d; q (d, n), y (d, keys), mass and squares (2, keys).
-
-    `least` bounds the log of Z_i from below, relative to the largest logit.
-    """
-    d, n = q.shape
-    keys = y.shape[1]
-    centre, radius, log_mass = _bounding_balls(y, mass[0], tile)
-    heavy = mass[0] * y
-    average, ess = np.empty((n, d)), np.empty(n)
-    weight, total = np.empty(tile), np.empty(d)
+def _average_blas(
+    q: Array,
+    y: Array,
+    mass: Array,
+    square: Array,
+    caps: Caps,
+    depth: float,
+    block: tuple[int, int],
+) -> Any:
+    """Average, ess and pairs; q (n, d), y (keys, d), masses (keys,), caps of each block of keys."""
+    height, width = block
+    (n, d), keys, blocks = q.shape, len(y), caps.log_mass.size
+    average, ess = np.empty_like(q), np.empty(n, q.dtype)
+    logits, sums = np.empty(height * width, q.dtype), np.empty(height * d, q.dtype)
+    top, z, z2 = np.empty(height, q.dtype), np.empty(height, q.dtype), np.empty(height, q.dtype)
+    centre = np.empty(d)
     pairs = 0
-    first = 0  # the tile that held the previous row's maximum goes first
-    for i in range(n):
-        length = math.sqrt(np.sum(q[:, i] * q[:, i]))
-        top, z, z2, negligible = _LOWEST, 0.0, 0.0, _LOWEST
-        total[:] = 0.0
-        opening = first
-        for turn in range(-1, log_mass.size):
+    for start in range(0, n, height):
+        queries, total = q[start : start + height], average[start : start + height]
+        rows = len(queries)
+        cap, shortest, longest = _row_cap(queries, centre)
+        along = caps.centre @ centre
+        opening = int(np.argmax(along))
+        top[:], z[:], z2[:], total[:] = _LOWEST, 0, 0, 0
+        for turn in range(-1, blocks):
             k = opening if turn < 0 else turn
             if turn == opening:
                 continue
-            bound = length * radius[k]
-            for c in range(d):
-                bound += q[c, i] * centre[k, c]
-            if bound + log_mass[k] < negligible:
+            two = (caps.cosine[k], caps.sine[k])
+            bound = reach_of_block(along[k], shortest, longest, cap, two)
+            if bound + caps.log_mass[k] < top[:rows].min() + depth:
                 continue
-            start, stop = k * tile, min(keys, (k + 1) * tile)
-            highest = _logits(q, i, y, start, stop, weight)
-            if highest + log_mass[k] < negligible:
-                continue
-            if highest > top:
-                shrink = math.exp(max(top - highest, _EXP_FLOOR))
-                z, z2, total[:] = z * shrink, z2 * shrink * shrink, total * shrink
-                top, first, negligible = highest, k, highest + least + _SKIP
-            more, more2 = _exponentiate(weight, mass[0, start:stop], mass[1, start:stop], top)
-            z, z2 = z + more, z2 + more2
-            for c in range(d):
-                total[c] += dot(weight, heavy[c, start:stop])
-            pairs += stop - start
-        average[i] = total / z
-        ess[i] = z * z / z2
+            at = slice(k * width, min(keys, (k + 1) * width))
+            columns = at.stop - at.start
+            logit = logits[: rows * columns].reshape(rows, columns)
+            np.dot(queries, y[at].T, logit)
+            for i in range(rows):
+                highest = _largest(logit[i], top[i])
+                shrink = exponential(top[i] - highest)
+                more, more2 = _exponentiate(logit[i], mass[at], square[at], highest)
+                z[i], z2[i] = z[i] * shrink + more, z2[i] * shrink * shrink + more2
+                total[i] *= shrink
+                top[i] = highest
+            sum_ = sums[: rows * d].reshape(rows, d)
+            np.dot(logit, y[at], sum_)
+            total += sum_
+            pairs += rows * columns
+        for i in range(rows):
+            total[i] /= z[i]
+            ess[start + i] = z[i] * z[i] / z2[i]
     return average, ess, pairs
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _exponentiate_block(
-    logit: Array, mass: Array, top: Array, z: Array, z2: Array, total: Array
-) -> None:
-    """Exponentiate a block of logits (rows, columns); rescale and extend the running sums."""
-    for i in range(logit.shape[0]):
-        highest = max(top[i], logit[i].max())
-        shrink = math.exp(max(top[i] - highest, _EXP_FLOOR))
-        top[i] = highest
-        total[i] *= shrink
-        more, more2 = _exponentiate(logit[i], mass[0], mass[1], highest)
-        z[i] = z[i] * shrink + more
-        z2[i] = z2[i] * shrink * shrink + more2
-
-
-def _average_blas(q: Array, y: Array, mass: Array) -> SoftmaxAverage:
-    """Average, ess and pairs for large d; arrays (n, d), mass and squares (2, keys)."""
-    n, keys = len(q), len(y)
-    average, ess, heavy = np.empty_like(q), np.empty(n), mass[0][:, None] * y
-    for rows in (slice(i, i + _ROWS) for i in range(0, n, _ROWS)):
-        block = q[rows]
-        top, z, z2 = np.full(len(block), _LOWEST), np.zeros(len(block)), np.zeros(len(block))
-        total = np.zeros_like(block)
-        for columns in (slice(j, j + _COLUMNS) for j in range(0, keys, _COLUMNS)):
-            logit = block @ y[columns].T
-            _exponentiate_block(logit, mass[:, columns], top, z, z2, total)
-            total += logit @ heavy[columns]
-        average[rows] = total / z[:, None]
-        ess[rows] = z * z / z2
-    return SoftmaxAverage(average, ess, n * keys)
+# ---- both ------------------------------------------------------------------------------------
 
 
 def softmax_average(
@@ -231,7 +382,8 @@ def softmax_average(
     Parameters
     ----------
     q
-        Queries times the inverse temperature, shape (n, d); any finite size.
+        Queries times the inverse temperature, shape (n, d); any finite size. Float32 or float64:
+        the result and every sum have the type of q and y.
     y
         Keys, unit vectors, shape (keys, d); neighbours in the array should be neighbours in
         space.
@@ -248,48 +400,20 @@ def softmax_average(
 
     Notes
     -----
-    Relative error of a weight under 1e-15 plus that of its logit, |q| 2^-53. Cost O(n keys d) at
-    most, memory O((n + keys) d). On the circle (d = 2) the keys are condensed to nodes first.
+    Relative error of a weight under 1e-15 plus that of its logit, |q| 2^-53 (2e-7 and |q| 2^-24 in
+    float32). Cost O(n keys d) at most, memory O((n + keys) d).
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> softmax_average(0.0 * x, x, np.array([0.75, 0.25])).average
     array([[0.75, 0.25], [0.75, 0.25]])
     """
-    masses = np.stack([mass, mass**2 if square_mass is None else square_mass])
-    if q.shape[1] >= BLAS_FROM_DIMENSION:
-        return _average_blas(q, y, masses)
-    points, least = y.T, math.log(mass.min())
-    if q.shape[1] == 2:
-        order = np.argsort(np.arctan2(y[:, 1], y[:, 0]), kind="stable")
-        reach = float(np.sqrt(np.max(np.sum(q * q, axis=1))))
-        points, masses = condense(np.ascontiguousarray(points[:, order]), masses[:, order], reach)
-        least -= GAP_LOSS
-    columns = np.ascontiguousarray(q.T), np.ascontiguousarray(points)
-    return SoftmaxAverage(*_average_fused(*columns, masses, least, TILE))
-
-
-def neighbour_order(x: Array) -> NDArray[np.intp]:
-    """Order rows so that neighbours in space lie in the same tile.
-
-    Halves the rows at the median of their widest coordinate until a part fits in a tile.
-
-    >>> neighbour_order(np.array([[0.0], [2.0], [1.0]]))
-    array([0, 1, 2])
-    """
-    parts, done = [np.arange(len(x))], []
-    while parts:
-        part = parts.pop()
-        if len(part) <= TILE:
-            done.append(np.sort(part))
-            continue
-        axis = int(np.argmax(np.ptp(x[part], axis=0)))
-        middle = TILE * ((len(part) // 2 + TILE - 1) // TILE)  # whole tiles on the left
-        ranked = part[np.argpartition(x[part, axis], middle - 1)]
-        parts += [ranked[middle:], ranked[:middle]]
-    return np.concatenate(done)
-
-
-def compile_kernels(d: int) -> None:
-    """Compile the route for dimension d, or load it from the cache beside this file."""
-    x = np.eye(max(d, 2))[:2]
-    softmax_average(x, x, np.full(2, 0.5))
+    dtype = np.result_type(q, y)
+    q, y = np.ascontiguousarray(q, dtype), np.ascontiguousarray(y, dtype)
+    mass = np.asarray(mass, dtype)
+    square = mass**2 if square_mass is None else np.asarray(square_mass, dtype)
+    if q.shape[1] < BLAS_FROM_DIMENSION:
+        return _fused(q, y, mass, square)
+    block = LARGE_BLOCK if q.shape[1] >= LARGE_FROM_DIMENSION else BLOCK
+    depth = math.log(mass.min()) + negligible(dtype)
+    caps = caps_of(y, mass, equal_runs(len(y), block[1]))
+    return SoftmaxAverage(*_average_blas(q, y, mass, square, caps, depth, block))

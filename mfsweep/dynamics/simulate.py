@@ -1,22 +1,36 @@
 """One run of the token dynamics."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from mfsweep._errors import InputError
 from mfsweep._types import Array, Masses, Times, Tokens
+from mfsweep.dynamics.coarsen import coarsen, single_tokens
 from mfsweep.dynamics.drift import attend, check_tokens, zero_temperature_drift
-from mfsweep.dynamics.integrators import METHODS, Method, StepRecord, integrate
-from mfsweep.dynamics.kernels import neighbour_order
-from mfsweep.dynamics.sphere import tangent
+from mfsweep.dynamics.integrators import (
+    METHODS,
+    Method,
+    State,
+    StepControl,
+    StepRecord,
+    integrate,
+)
+from mfsweep.dynamics.kernels import TILE
+from mfsweep.dynamics.rest import at_rest
+from mfsweep.dynamics.sphere import normalise, tangent
+from mfsweep.dynamics.tiles import neighbour_tree
 from mfsweep.dynamics.weights import Weights
 
 LONGEST_STEP = 1.5
 """Longest step in units of 1 / |V|_2: an offset then grows per step with a relative error of at
 most 3e-4, whatever its size."""
+
+MERGE_RADIUS = 1e-6
+"""Chordal distance within which tokens that have come together move as one."""
+HOUSEKEEPING = 8
+"""Accepted steps between looks at which tokens are neighbours, move as one, or rest."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +64,12 @@ class Trajectory:
 
 
 class _Flow:
-    """Drift of tokens kept in neighbour order, with its resolution at the accepted steps."""
+    """Drift of tokens that may move as one, with their resolution at the accepted steps."""
 
     def __init__(self, x: Tokens, weights: Weights, beta: float, mass: Masses) -> None:
-        self.order = neighbour_order(x)
-        self.back = np.argsort(self.order)
-        self.weights, self.beta, self.mass = weights, beta, mass[self.order]
+        self.weights, self.beta = weights, beta
+        self.clusters = single_tokens(mass)
+        self.tree = neighbour_tree(x, TILE)
         self.pairs = self.skipped = 0
         self.latest = np.full(len(x), np.nan)
         self.resolution: list[tuple[float, float, float]] = []
@@ -63,13 +77,18 @@ class _Flow:
     def drift(self, x: Tokens) -> Array:
         if math.isinf(self.beta):
             return zero_temperature_drift(x, self.weights)
-        average, self.latest, pairs = attend(x, self.weights, self.beta, self.mass)
+        mass, square = self.clusters.mass, self.clusters.square
+        average, self.latest, pairs = attend(
+            x, self.weights, self.beta, mass, square, tree=self.tree
+        )
         self.pairs += pairs
-        self.skipped += len(x) ** 2 - pairs
+        self.skipped += len(self.clusters.member) ** 2 - pairs
         return tangent(x, average @ self.weights.V.T)
 
-    def accepted(self, t: float) -> None:
-        self.resolution.append((t, float(np.median(self.latest)), float(self.latest.min())))
+    def note(self, t: float) -> None:
+        """Record the resolution; the latest drift was evaluated at time t."""
+        ess = self.latest[self.clusters.member]
+        self.resolution.append((t, float(np.median(ess)), float(ess.min())))
 
     def resolution_at(self, times: Times) -> tuple[Array, Array]:
         """Interpolate median and least ess from the accepted steps to the given times."""
@@ -87,6 +106,8 @@ def simulate(
     method: Method = "dopri5",
     rtol: float = 1e-6,
     atol: float = 1e-9,
+    step: float | None = None,
+    merge_radius: float = MERGE_RADIUS,
 ) -> Trajectory:
     """Integrate the tokens from x0 at time 0 and keep them at the given times.
 
@@ -105,10 +126,16 @@ def simulate(
     mass
         Masses > 0, shape (n,), scaled to sum 1; 1/n each if left out.
     method
-        "dopri5", an embedded pair of order 5(4), or "bs32", of order 3(2).
+        "dopri5", an embedded pair of order 5(4), or "bs32", of order 3(2); "euler" or "rk4" keep
+        the step they are given.
     rtol, atol
         Local error of every token per step, relative to its length 1, and absolute; their sum
-        counts.
+        counts. "euler" and "rk4" do not use them.
+    step
+        Dimensionless step of "euler" and "rk4", and of no other method.
+    merge_radius
+        Tokens that have come together within this chordal distance move as one; each keeps its
+        saved position up to it. 0 for none.
 
     Returns
     -------
@@ -124,9 +151,11 @@ def simulate(
 
     Notes
     -----
-    Deterministic. No step is longer than 1.5 / |V|_2, so that offsets far below the tolerance,
-    such as a metastable cluster's from E, still grow at their true rate. If n is small, single
-    tokens rather than the density decide late events: see ess_median. Source: arXiv 2605.10931.
+    Deterministic. No adapted step is longer than 1.5 / |V|_2, so that offsets far below the
+    tolerance, such as a metastable cluster's from E, still grow at their true rate. The run ends
+    early only where every token is proven to stay within atol of V's dominant eigenvector (see
+    `at_rest`), and says so in the stop reason. If n is small, single tokens rather than the
+    density decide late events: see ess_median. Source: arXiv 2605.10931.
 
     >>> weights = Weights(np.diag([1.0, 0.5]), np.eye(2))
     >>> run = simulate(np.array([[0.6, 0.8]]), weights, 8.0, times=np.array([0.0, 50.0]))
@@ -135,11 +164,23 @@ def simulate(
     """
     x0, mass = check_tokens(x0, weights, mass)
     times = _check_times(times)
-    _check_solver(beta, method, rtol, atol)
+    _check_solver(beta, method, rtol, atol, step, merge_radius)
     flow, record = _Flow(x0, weights, beta, mass), StepRecord()
+    norm = max(float(np.linalg.norm(weights.V, 2)), np.finfo(float).tiny)
+    control = StepControl(rtol, atol, LONGEST_STEP / norm, step)
+    settle = _Settling(flow, record, merge_radius, atol)
+    states = integrate(
+        flow.drift,
+        x0,
+        times,
+        METHODS[method],
+        control=control,
+        record=record,
+        settle=settle,
+    )
     tokens = np.empty((len(times), *x0.shape))
-    for k, x in enumerate(_run(flow, x0, times, method, rtol, atol, record)):
-        tokens[k] = x
+    for k, x in enumerate(states):
+        tokens[k] = x[flow.clusters.member]
     median, least = flow.resolution_at(times)
     stats = Stats(
         record.steps,
@@ -147,35 +188,37 @@ def simulate(
         record.drift_evaluations,
         flow.pairs,
         flow.skipped,
-        "reached the last time",
+        settle.stop_reason,
     )
     return Trajectory(times, tokens, mass, median, least, stats)
 
 
-def _run(
-    flow: _Flow,
-    x0: Tokens,
-    times: Times,
-    method: Method,
-    rtol: float,
-    atol: float,
-    record: StepRecord,
-) -> Iterator[Tokens]:
-    """Yield the tokens at the given times in the order of x0."""
-    longest = LONGEST_STEP / max(float(np.linalg.norm(flow.weights.V, 2)), np.finfo(float).tiny)
-    states = integrate(
-        flow.drift,
-        x0[flow.order],
-        times,
-        METHODS[method],
-        rtol=rtol,
-        atol=atol,
-        max_step=longest,
-        record=record,
-        accepted=flow.accepted,
-    )
-    for x in states:
-        yield x[flow.back]
+class _Settling:
+    """What happens at accepted steps: neighbours are found again, tokens merge, the run may end."""
+
+    def __init__(self, flow: _Flow, record: StepRecord, radius: float, delta: float) -> None:
+        self.flow, self.record, self.radius, self.delta = flow, record, radius, delta
+        self.stop_reason = "reached the last time"
+
+    def __call__(self, t: float, state: State) -> State:
+        flow = self.flow
+        flow.note(t)
+        if math.isinf(flow.beta) or self.record.steps % HOUSEKEEPING != HOUSEKEEPING - 1:
+            return state
+        x, clusters = state.x, flow.clusters
+        if self.radius > 0:
+            x, clusters = coarsen(state.x, state.velocity, flow.clusters, self.radius)
+        flow.tree = neighbour_tree(x, TILE)
+        if len(x) < len(state.x):
+            flow.clusters = clusters
+            self.record.drift_evaluations += 1
+            state = State(x, flow.drift(x))
+        if at_rest(x, flow.clusters.mass, flow.weights, flow.beta, self.delta):
+            self.stop_reason = (
+                f"every token rests within {self.delta:g} of V's dominant eigenvector"
+            )
+            return state._replace(at_rest=True)
+        return state
 
 
 def _check_times(times: Times) -> Times:
@@ -189,7 +232,9 @@ def _check_times(times: Times) -> Times:
     return times
 
 
-def _check_solver(beta: float, method: str, rtol: float, atol: float) -> None:
+def _check_solver(
+    beta: float, method: str, rtol: float, atol: float, step: float | None, merge_radius: float
+) -> None:
     if not beta >= 0:
         message = f"beta = {beta}: must be >= 0, or inf for the zero-temperature flow"
         raise InputError(message)
@@ -199,3 +244,19 @@ def _check_solver(beta: float, method: str, rtol: float, atol: float) -> None:
     if not (0 < rtol < 1 and 0 <= atol < 1):
         message = f"rtol = {rtol}, atol = {atol}: need 0 < rtol < 1 and 0 <= atol < 1"
         raise InputError(message)
+    fixed = not METHODS[method].error
+    if fixed != (step is not None) or (step is not None and not 0 < step < math.inf):
+        message = f"step = {step}: euler and rk4 need a finite step > 0, other methods none"
+        raise InputError(message)
+    if not 0 <= merge_radius < 1:
+        message = f"merge_radius = {merge_radius}: must be >= 0 and below 1; 0 switches merging off"
+        raise InputError(message)
+
+
+def compile_kernels(d: int) -> None:
+    """Compile what runs in dimension d need, or load it from the cache beside the modules."""
+    mass = np.full(2 * TILE, 0.5 / TILE)
+    x = np.zeros((len(mass), d))
+    x[:, 0], x[:, 1] = 1.0, np.linspace(-1e-3, 1e-3, len(mass))
+    attend(normalise(x), Weights(np.eye(d), np.eye(d)), 1.0, mass)
+    coarsen(normalise(x), np.zeros_like(x), single_tokens(mass), 0.5)

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from mfsweep._errors import InputError, StoreError
 from mfsweep._types import Array
-from mfsweep.dynamics.kernels import compile_kernels
+from mfsweep.dynamics.simulate import compile_kernels
 from mfsweep.sweep import layout
 from mfsweep.sweep.cell import (
     measure_cell,

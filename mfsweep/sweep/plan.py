@@ -11,7 +11,6 @@ import numpy as np
 
 from mfsweep._errors import InputError
 from mfsweep.dynamics.drift import softmax_drift
-from mfsweep.dynamics.kernels import neighbour_order
 from mfsweep.dynamics.simulate import LONGEST_STEP
 from mfsweep.sweep.cell import start, weights_of
 from mfsweep.sweep.config import Config
@@ -77,7 +76,6 @@ def _seconds_per_drift(config: Config, shard: Shard) -> float:
     beta = finite[len(finite) // 2]
     tokens, _ = start(config, shard, shard.seeds[0])
     probe = tokens[:_PROBE_TOKENS]
-    probe = probe[neighbour_order(probe)]
     weights = weights_of(config, shard)
     softmax_drift(probe[:2], weights, beta)  # compiles or loads the kernel
     began = time.perf_counter()

@@ -97,6 +97,25 @@ def test_crossover_of_500_equispaced_tokens_is_the_tabulated_one(name, beta):
     assert crossover.status == ("under_resolved" if beta >= 40 else "observed")
 
 
+def test_euler_errs_in_the_crossover_as_scripts_do():
+    # MATH: step 0.1 errs by 0.4 %, 0.01 by 0.02 %, at G0, beta = 20
+    weights = Weights(*(np.array(matrix) for matrix in oracles.GIVEN["G0"]))
+    x0, mass = initial_tokens(500, 2, sampling="equispaced", seed=0)
+    times = np.linspace(0, 25, 501)
+
+    def crossover(**options):
+        run = simulate(x0, weights, 20.0, times=times, **options)
+        dominant = distance_dominant(run.tokens, weights, mass)
+        gap = dominant - distance_terminal(run.tokens, weights, mass)
+        k = int(np.flatnonzero((gap[:-1] < 0) & (gap[1:] >= 0))[-1])
+        return np.interp(0.0, gap[k : k + 2], times[k : k + 2])
+
+    exact = crossover(rtol=1e-8)
+    assert exact == pytest.approx(19.513, abs=0.002)
+    assert 1e-3 < abs(crossover(method="euler", step=0.1) / exact - 1) < 1e-2
+    assert abs(crossover(method="rk4", step=0.1) / exact - 1) < 1e-4
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -106,6 +125,10 @@ def test_crossover_of_500_equispaced_tokens_is_the_tabulated_one(name, beta):
         ({"beta": math.nan}, "beta = nan"),
         ({"method": "euler9"}, "choose one of"),
         ({"rtol": 0.0}, "rtol = 0.0"),
+        ({"method": "euler"}, "step = None"),
+        ({"method": "rk4", "step": -0.1}, "step = -0.1"),
+        ({"step": 0.1}, "other methods none"),
+        ({"merge_radius": -1e-6}, "merge_radius = -1e-06"),
     ],
 )
 def test_bad_input_is_named(change, named):
