@@ -16,7 +16,7 @@ from mfsweep.analysis.targets import separation
 from mfsweep.sweep import layout
 from mfsweep.sweep.cell import weights_of
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.folder import provenance, shard_folder, write_json
+from mfsweep.sweep.folder import provenance, shard_folder, write_done
 from mfsweep.sweep.grid import Shard, collect_digest, shards, simulate_digest, times
 from mfsweep.sweep.layout import CELL_DIMS, CURVES, SHARD_DIMS
 from mfsweep.sweep.store import read_whole, write_whole
@@ -62,7 +62,7 @@ class Axes:
         return found
 
 
-def collect(config: Config, run_folder: Path) -> None:
+def collect(config: Config, run_folder: Path) -> list[int]:
     """Write the run's curves.zarr, switch_times.zarr and laws.zarr from its shards.
 
     Cells that no shard holds are `missing`.
@@ -74,6 +74,11 @@ def collect(config: Config, run_folder: Path) -> None:
     run_folder
         Folder of the run, results/{run}.
 
+    Returns
+    -------
+    list of int
+        Numerics versions of the cells behind the results: several where stale cells were kept.
+
     Raises
     ------
     StoreError
@@ -81,10 +86,11 @@ def collect(config: Config, run_folder: Path) -> None:
     """
     asked = shards(config)
     axes = Axes.of(asked)
-    curves = _joined(config, run_folder, asked, axes)
+    curves, versions = _joined(config, run_folder, asked, axes)
     switches = _switches(config, asked, axes, curves)
     laws = _laws(config, asked, axes, switches)
-    attrs = {**provenance(config), "digest": collect_digest(config)}
+    made_by = {"digest": collect_digest(config), "numerics_versions": versions}
+    attrs = {**provenance(config), **made_by}
     cell_axes = (*SHARD_DIMS, *CELL_DIMS)
     coordinates = axes.coordinates(*cell_axes)
     grid = {**coordinates, "time": times(config.time)}
@@ -110,27 +116,28 @@ def collect(config: Config, run_folder: Path) -> None:
         },
         attrs,
     )
-    write_json(run_folder / "collect.done", {"digest": collect_digest(config)})
+    write_done(run_folder / "collect.done", config, collect_digest(config))
+    return versions
 
 
 def _joined(
     config: Config, run_folder: Path, asked: tuple[Shard, ...], axes: Axes
-) -> dict[str, Array]:
-    """Put every shard's curves in its place; NaN where there are none."""
+) -> tuple[dict[str, Array], list[int]]:
+    """Put every shard's curves in its place, NaN where there are none; list numerics versions."""
     shape = (*axes.shape(*SHARD_DIMS, *CELL_DIMS), config.time.n_times)
     curves = {name: np.full(shape, np.nan) for name in CURVES}
-    found = 0
+    versions: set[int] = set()
     for shard in asked:
         store = read_whole(shard_folder(run_folder, shard) / "curves.zarr")
         if store is None or store[1]["digest"] != simulate_digest(config, shard):
             continue
-        found += 1
+        versions |= set(store[1]["numerics_versions"])
         for name, curve in curves.items():
             curve[axes.place(shard)][axes.cells(shard)] = store[0][name]
-    if not found:
+    if not versions:
         message = f"{run_folder}: no shard is measured for this config; run mfsweep measure first"
         raise StoreError(message)
-    return curves
+    return curves, sorted(versions)
 
 
 def _switches(

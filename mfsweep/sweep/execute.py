@@ -1,6 +1,8 @@
 """The only module that talks to dask.distributed: run a shard's cells on workers."""
 
+import errno
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,14 +25,16 @@ from mfsweep.sweep.cell import (
     zero_temperature_tokens,
 )
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.folder import provenance, shard_folder, write_json
-from mfsweep.sweep.grid import Cell, Shard, simulate_digest, times
-from mfsweep.sweep.layout import DONE, FAILED
+from mfsweep.sweep.folder import is_done, provenance, shard_folder, write_done
+from mfsweep.sweep.grid import Cell, Shard, cell_digest, simulate_digest, times
+from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
 from mfsweep.sweep.store import (
     cell_states,
     mark_cell,
     prepare,
     read_cell,
+    sign,
+    stored_settings,
     write_cell,
     write_whole,
 )
@@ -49,6 +53,10 @@ class Workers:
     scheduler_file: Path | None = None
     """Connection file of a running scheduler."""
 
+    def at_most(self, tasks: int) -> "Workers":
+        """Return no more workers than there are tasks."""
+        return Workers(min(self.count, tasks), self.address, self.scheduler_file)
+
 
 @dataclass
 class Outcome:
@@ -56,6 +64,8 @@ class Outcome:
 
     already_done: int = 0
     computed: int = 0
+    stale: int = 0
+    """Cells of another numerics version that were kept."""
     failures: list[str] = field(default_factory=list)
 
 
@@ -109,7 +119,13 @@ def _each(
     outcome: Outcome,
     advance: Advance,
 ) -> Iterator[tuple[int, Any]]:
-    """Run the task on every tuple of arguments; yield (index, result) of those that succeed."""
+    """Run the task on every tuple of arguments; yield (index, result) of those that succeed.
+
+    Raises
+    ------
+    StoreError
+        If a store cannot be read or written: the next task would fare no better.
+    """
     futures = {
         client.submit(task, *values, pure=False): index for index, values in enumerate(arguments)
     }
@@ -121,9 +137,33 @@ def _each(
         except KilledWorker:
             reason = "its worker died repeatedly, likely for memory; use fewer workers"
             outcome.failures.append(f"{names[index]}: {reason}")
+        except OSError as error:
+            raise StoreError(_unwritable(names[index], error)) from error
+        except StoreError:
+            raise
         except Exception as error:  # one cell's failure must not stop the others
             outcome.failures.append(f"{names[index]}: {type(error).__name__}: {error}")
         advance(outcome, len(arguments))
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some of your quota",
+    errno.EROFS: "make the file system writable",
+    errno.EACCES: "give yourself the right to write there",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close files of other programs",
+    errno.ENOENT: "the results folder was moved or deleted; bring it back or start anew",
+}
+
+
+def _unwritable(name: str, error: OSError) -> str:
+    """Say what the file system refused and what to do."""
+    code = errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno
+    reason = os.strerror(code) if code else str(error)
+    remedy = _REMEDIES.get(code or 0, "mend it")
+    where = f" ({error.filename})" if error.filename else ""
+    return f"stopped at {name}: {reason}{where}; {remedy}, then run again: finished cells are kept"
 
 
 # ---- simulate ------------------------------------------------------------------------------
@@ -141,9 +181,15 @@ def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
 
 
 def simulate_shard(
-    config: Config, shard: Shard, run_folder: Path, workers: Workers, advance: Advance
+    config: Config,
+    shard: Shard,
+    run_folder: Path,
+    workers: Workers,
+    advance: Advance,
+    *,
+    keep_stale: bool = False,
 ) -> Outcome:
-    """Compute the shard's cells that are missing or failed; write simulate.done if all are done.
+    """Compute the shard's cells that are missing, failed or stale; then write simulate.done.
 
     Parameters
     ----------
@@ -155,59 +201,87 @@ def simulate_shard(
         Where to compute.
     advance
         Told after every cell.
+    keep_stale
+        Keep cells that another numerics version made under the same settings.
 
     Returns
     -------
     Outcome
         Counts, and a line for each cell that failed.
+
+    Raises
+    ------
+    StoreError
+        If the store cannot be read or written.
     """
     folder = shard_folder(run_folder, shard).absolute()
     path, done = folder / "trajectories.zarr", folder / "simulate.done"
+    digest = simulate_digest(config, shard)
     masses = {seed: start(config, shard, seed)[1] for seed in shard.seeds}
-    prepare(path, config, shard, masses)
-    states = cell_states(path, shard)
-    pending = [cell for cell in shard.cells() if states[cell.beta, cell.seed] != DONE]
-    outcome = Outcome(already_done=len(states) - len(pending))
-    if pending:
-        done.unlink(missing_ok=True)
-        compile_kernels(shard.d)
-        names = [f"{shard.id} beta = {cell.beta:g} seed = {cell.seed}" for cell in pending]
-        tasks = [(config, cell, path) for cell in pending]
-        local = Workers(min(workers.count, len(pending)), workers.address, workers.scheduler_file)
-        with connect(local) as client:
-            for _ in _each(client, _simulate_cell, tasks, names, outcome, advance):
-                pass
-    if not outcome.failures:
-        _write_done(done, config, simulate_digest(config, shard), len(states))
+    try:
+        if not is_done(done, digest):
+            done.unlink(missing_ok=True)
+        prepare(path, config, shard, masses)
+        states = cell_states(path, shard)
+        good = (DONE, STALE) if keep_stale else (DONE,)
+        pending = [cell for cell in shard.cells() if states[cell.beta, cell.seed] not in good]
+        outcome = Outcome(len(states) - len(pending))
+        outcome.stale = list(states.values()).count(STALE) if keep_stale else 0
+        if pending:
+            done.unlink(missing_ok=True)
+            sign(path, config, shard)
+            _simulate_cells(config, shard, path, pending, workers, outcome, advance)
+        if not outcome.failures:
+            write_done(done, config, digest, cells=len(states), stale=outcome.stale)
+    except OSError as error:
+        raise StoreError(_unwritable(shard.id, error)) from error
     return outcome
 
 
-def _write_done(path: Path, config: Config, digest: str, cells: int) -> None:
-    made_by = provenance(config)
-    versions = {key: made_by[key] for key in ("mfsweep_version", "git_commit", "library_versions")}
-    write_json(path, {"digest": digest, "cells": cells, "versions": versions})
+def _simulate_cells(
+    config: Config,
+    shard: Shard,
+    path: Path,
+    pending: Sequence[Cell],
+    workers: Workers,
+    outcome: Outcome,
+    advance: Advance,
+) -> None:
+    compile_kernels(shard.d)
+    names = [f"{shard.id} beta = {cell.beta:g} seed = {cell.seed}" for cell in pending]
+    tasks = [(config, cell, path) for cell in pending]
+    with connect(workers.at_most(len(pending))) as client:
+        for _ in _each(client, _simulate_cell, tasks, names, outcome, advance):
+            pass
 
 
 # ---- measure -------------------------------------------------------------------------------
 
 
-def _measure_seed(config: Config, shard: Shard, seed: int, path: Path) -> dict[str, Array]:
-    """Measure all betas of one seed; arrays (beta, time). Runs on a worker."""
+def _measure_seed(
+    config: Config, shard: Shard, seed: int, path: Path
+) -> tuple[dict[str, Array], set[int]]:
+    """Measure all betas of one seed; arrays (beta, time), and the numerics versions behind them.
+
+    Runs on a worker.
+    """
     weights = weights_of(config, shard)
     initial, _ = start(config, shard, seed)
     with threadpool_limits(1):
         reference = zero_temperature_tokens(config, shard, seed)
     shape = (len(shard.betas), config.time.n_times)
     curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
+    versions = set()
     for row, beta in enumerate(shard.betas):
         cell = read_cell(path, beta, seed)
         if cell is None:
             continue
         tokens, mass = cell.pop("tokens"), cell.pop("mass")
+        versions.add(int(cell.pop("numerics_version")))
         measured = measure_cell(tokens, mass, weights, initial, reference, beta)
         for name, curve in (measured | cell).items():
             curves[name][row] = curve
-    return curves
+    return curves, versions
 
 
 def measure_shard(
@@ -218,36 +292,51 @@ def measure_shard(
     Raises
     ------
     StoreError
-        If the shard has not been simulated to its end.
+        If the shard has not been simulated to its end, or a store cannot be read or written.
     """
     folder = shard_folder(run_folder, shard).absolute()
     path, done = folder / "trajectories.zarr", folder / "measure.done"
-    unfinished = sum(state != DONE for state in cell_states(path, shard).values())
+    digest = simulate_digest(config, shard)
+    try:
+        _refuse_unfinished(shard, folder, digest, cell_digest(config, shard, numerics=False))
+        compile_kernels(shard.d)
+        outcome = Outcome()
+        names = [f"{shard.id} seed = {seed}" for seed in shard.seeds]
+        tasks = [(config, shard, seed, path) for seed in shard.seeds]
+        shape = (len(shard.betas), len(shard.seeds), config.time.n_times)
+        curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
+        versions: set[int] = set()
+        with connect(workers.at_most(len(tasks))) as client:
+            for column, result in _each(client, _measure_seed, tasks, names, outcome, advance):
+                versions |= result[1]
+                for name, rows in result[0].items():
+                    curves[name][:, column] = rows
+        if not outcome.failures:
+            attrs = {"digest": digest, "numerics_versions": sorted(versions), **_place(shard)}
+            write_whole(
+                folder / "curves.zarr",
+                curves,
+                layout.curves(*layout.CELL_DIMS),
+                {"beta": shard.betas, "seed": shard.seeds, "time": times(config.time)},
+                {**provenance(config), **attrs},
+            )
+            write_done(done, config, digest, cells=len(shard.betas) * len(shard.seeds))
+    except OSError as error:
+        raise StoreError(_unwritable(shard.id, error)) from error
+    return outcome
+
+
+def _refuse_unfinished(shard: Shard, folder: Path, digest: str, settings: str) -> None:
+    """Refuse a shard with cells to compute; stale cells count unless simulate kept them."""
+    path = folder / "trajectories.zarr"
+    states = list(cell_states(path, shard).values())
+    if stored_settings(path) != settings:
+        states = [MISSING] * len(states)
+    good = (DONE, STALE) if is_done(folder / "simulate.done", digest) else (DONE,)
+    unfinished = sum(state not in good for state in states)
     if unfinished:
         message = f"{shard.id}: {unfinished} cells are not simulated; run mfsweep simulate first"
         raise StoreError(message)
-    compile_kernels(shard.d)
-    outcome = Outcome()
-    names = [f"{shard.id} seed = {seed}" for seed in shard.seeds]
-    tasks = [(config, shard, seed, path) for seed in shard.seeds]
-    shape = (len(shard.betas), len(shard.seeds), config.time.n_times)
-    curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
-    local = Workers(min(workers.count, len(tasks)), workers.address, workers.scheduler_file)
-    with connect(local) as client:
-        for column, result in _each(client, _measure_seed, tasks, names, outcome, advance):
-            for name, rows in result.items():
-                curves[name][:, column] = rows
-    if outcome.failures:
-        return outcome
-    write_whole(
-        folder / "curves.zarr",
-        curves,
-        layout.curves(*layout.CELL_DIMS),
-        {"beta": shard.betas, "seed": shard.seeds, "time": times(config.time)},
-        {**provenance(config), "digest": simulate_digest(config, shard), **_place(shard)},
-    )
-    _write_done(done, config, simulate_digest(config, shard), len(shard.betas) * len(shard.seeds))
-    return outcome
 
 
 def _place(shard: Shard) -> dict[str, Any]:

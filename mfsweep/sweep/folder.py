@@ -1,9 +1,11 @@
 """A run's folder: whose it is, where its parts lie, and what made them."""
 
+import hashlib
 import json
 import os
 import platform
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -12,25 +14,35 @@ from pathlib import Path
 from typing import Any
 
 from mfsweep import __version__
-from mfsweep._errors import InputError
+from mfsweep._errors import InputError, StoreError
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import NUMERICS_VERSION, Shard, config_digest
 
+CLOCK_SECONDS = 120.0
+"""By how much the clocks of two machines may differ."""
 _LIBRARIES = ("dask", "distributed", "numba", "numpy", "POT", "scipy", "xarray", "zarr")
 
 
 @cache
 def _software() -> dict[str, Any]:
     """Versions of the package, its source and its libraries."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
-        state = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True)
-        source = {"git_commit": commit.stdout.strip() or "unknown", "git_dirty": bool(state.stdout)}
-    except OSError:
-        source = {"git_commit": "unknown", "git_dirty": False}
+    source = {"git_commit": "unknown", "git_dirty": False}
+    if _git("ls-files", Path(__file__).name):  # not some other repository around an installation
+        source = {
+            "git_commit": _git("rev-parse", "HEAD") or "unknown",
+            "git_dirty": bool(_git("status", "--porcelain", ":/")),
+        }
     libraries = {name: version(name) for name in _LIBRARIES} | {"python": platform.python_version()}
     return {"mfsweep_version": __version__, **source, "library_versions": json.dumps(libraries)}
+
+
+def _git(*arguments: str) -> str:
+    """Ask git about this package's source; nothing where there is no git or no repository."""
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:
+        return ""
 
 
 def provenance(config: Config) -> dict[str, Any]:
@@ -39,10 +51,25 @@ def provenance(config: Config) -> dict[str, Any]:
         "Conventions": "CF-1.11",
         "run": config.run,
         "config_digest": config_digest(config),
-        "config": config.model_dump_json(),
+        "config": config.model_dump_json(exclude_none=True),
         "numerics_version": NUMERICS_VERSION,
         **_software(),
     }
+
+
+def seal(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value with a digest of itself, by which `intact` knows it again.
+
+    >>> intact(seal({"digest": "e0"})), intact(seal({"digest": "e0"}) | {"digest": "e1"})
+    (True, False)
+    """
+    text = json.dumps({k: v for k, v in value.items() if k != "seal"}, sort_keys=True)
+    return {**value, "seal": hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}
+
+
+def intact(value: Mapping[str, Any]) -> bool:
+    """Tell whether a sealed value reads as it was written."""
+    return bool(value["seal"] == seal(value)["seal"])
 
 
 def shard_folder(run_folder: Path, shard: Shard) -> Path:
@@ -62,7 +89,7 @@ def claim(run_folder: Path, config_file: Path, config: Config) -> None:
     owner = check_claim(run_folder, config_file, config)
     try:
         run_folder.mkdir(parents=True, exist_ok=True)
-        write_json(marker, owner)
+        write_json(marker, seal(owner))
     except OSError as error:
         message = (
             f"results folder {run_folder} cannot be written ({error.strerror}): choose another"
@@ -70,12 +97,17 @@ def claim(run_folder: Path, config_file: Path, config: Config) -> None:
         raise InputError(message) from error
 
 
-def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str, str]:
-    """Return the run's owner record; refuse a folder of another config without touching it."""
-    owner = {
+def owner_record(run_folder: Path, config_file: Path, config: Config) -> dict[str, str]:
+    """Return what run.json says of the config that owns the folder."""
+    return {
         "config_file": os.path.relpath(config_file.absolute(), run_folder.absolute()),
         "config_digest": config_digest(config),
     }
+
+
+def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str, str]:
+    """Return the run's owner record; refuse a folder of another config without touching it."""
+    owner = owner_record(run_folder, config_file, config)
     existing = next((p for p in (run_folder, *run_folder.absolute().parents) if p.exists()), None)
     if existing is None or not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         message = f"results folder {run_folder} cannot be written: choose another with --results"
@@ -84,12 +116,12 @@ def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str
     occupied = any(_foreign(run_folder))  # asked first: a job beside this one marks, then writes
     if not occupied and not marker.exists():
         return owner
+    _check_clock(run_folder)
     remedy = f"choose another name for run, or move {run_folder} away"
-    try:
-        found = json.loads(marker.read_text())
-    except (OSError, ValueError) as error:
+    found = _read_sealed(marker)
+    if found is None:
         message = f"run = {config.run!r}: {run_folder} was not made by mfsweep; {remedy}"
-        raise InputError(message) from error
+        raise InputError(message)
     if found["config_file"] != owner["config_file"] and (
         found["config_digest"] != owner["config_digest"]
     ):
@@ -101,10 +133,29 @@ def check_claim(run_folder: Path, config_file: Path, config: Config) -> dict[str
     return owner
 
 
+def _check_clock(run_folder: Path) -> None:
+    """Refuse a folder whose marks of what is done come from the future.
+
+    Snakemake orders files by their times and would run the same rules again and again.
+    """
+    now = time.time()
+    for mark in (run_folder / "run.json", *run_folder.glob("shards/*/*.done")):
+        try:
+            ahead = mark.stat().st_mtime - now
+        except FileNotFoundError:
+            continue
+        if ahead > CLOCK_SECONDS:
+            message = (
+                f"{mark} is dated {ahead / 60:.0f} min after this machine's clock: set the clock, "
+                f"or if it is right, run: find {run_folder} -exec touch {{}} +"
+            )
+            raise InputError(message)
+
+
 def _foreign(run_folder: Path) -> Iterator[Path]:
-    """Yield files that only an owner writes: all but logs and a marker in the making."""
+    """Yield files that only an owner writes: all but logs, locks, a marker in the making."""
     for folder, _, files in os.walk(run_folder):
-        if Path(folder) != run_folder / "logs":
+        if Path(folder) not in (run_folder / "logs", run_folder / "locks"):
             yield from (Path(folder, name) for name in files if not name.startswith(".run.json."))
 
 
@@ -115,10 +166,40 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     partial.replace(path)
 
 
+def write_done(path: Path, config: Config, digest: str, **more: Any) -> None:
+    """Write a .done file: the digest of what is done, and the versions that did it."""
+    made_by = provenance(config)
+    keys = ("mfsweep_version", "numerics_version", "git_commit", "git_dirty", "library_versions")
+    versions = {key: made_by[key] for key in keys}
+    write_json(path, seal({"digest": digest, "versions": versions, **more}))
+
+
 def read_done(path: Path) -> dict[str, Any] | None:
-    """Return what a .done file says, or None where there is none."""
+    """Return what a .done file says, or None where there is none.
+
+    Raises
+    ------
+    StoreError
+        If the file does not read as it was written.
+    """
+    return _read_sealed(path)
+
+
+def _read_sealed(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        sound = intact(found)
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        message = f"{path} is damaged: run mfsweep verify --repair"
+        raise StoreError(message)
     return found
+
+
+def is_done(path: Path, digest: str) -> bool:
+    """Tell whether a .done file says that just this is done."""
+    found = read_done(path)
+    return found is not None and found["digest"] == digest

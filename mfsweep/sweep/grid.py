@@ -174,16 +174,17 @@ def times(time: Time) -> "Times":
     return grid
 
 
-def cell_digest(config: Config, shard: Shard) -> str:
+def cell_digest(config: Config, shard: Shard, *, numerics: bool = True) -> str:
     """Return the digest of all that settles a cell's numbers but its beta and seed.
 
     That is the family's options (a file's content), d, gap, n_tokens, the sections ``initial``,
     ``time`` and ``solver``, the stored dtype and `NUMERICS_VERSION`. Equal digests, beta and seed
-    mean equal numbers.
+    mean equal numbers. Without `numerics` it tells the settings alone: cells of one such digest
+    differ by the numerics version that made them, which every cell records.
     """
     return _digest(
         {
-            "numerics": NUMERICS_VERSION,
+            "numerics": NUMERICS_VERSION if numerics else None,
             "family": _options(config, shard.family),
             "place": [shard.d, shard.gap, shard.n_tokens],
             "initial": config.initial.model_dump(),

@@ -9,6 +9,9 @@ from mfsweep._types import LAW_STATUSES, STATUSES
 CELL_STATUSES = ("missing", "done", "failed")
 """Flag values of `status` in trajectories.zarr; the fill value 0 reads as missing."""
 MISSING, DONE, FAILED = range(3)
+STALE = len(CELL_STATUSES)
+"""A cell that is done by another numerics version: found on reading, never stored."""
+STATE_NAMES = (*CELL_STATUSES, "stale")
 
 STAT_NAMES = (
     "steps",
@@ -18,6 +21,9 @@ STAT_NAMES = (
     "pairs_skipped",
     "seconds",
 )
+"""Counts of one simulation, in the order that `run_cell` returns them."""
+CELL_STATS = (*STAT_NAMES, "numerics_version")
+"""Entries of `stats`: the counts, and the version that made the cell's numbers."""
 CURVES = {
     "w2_metastable": "exact Wasserstein-2 distance to the metastable target",
     "w2_coupling": "coupling distance to the metastable target, an upper bound of W2",

@@ -1,13 +1,13 @@
-"""What of a run is done, what failed and what is left."""
+"""What of a run is done, what failed, what is left, and what lies there unasked."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.folder import read_done, shard_folder
-from mfsweep.sweep.grid import cell_digest, shards, simulate_digest
-from mfsweep.sweep.layout import DONE, FAILED, MISSING
-from mfsweep.sweep.store import cell_states, mean_seconds, stored_digest
+from mfsweep.sweep.folder import is_done, shard_folder
+from mfsweep.sweep.grid import Shard, cell_digest, shards, simulate_digest
+from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
+from mfsweep.sweep.store import cell_states, mean_seconds, stored_settings
 
 
 @dataclass(frozen=True)
@@ -21,29 +21,36 @@ class ShardStatus:
     measured: bool
     seconds_left: float
     """Worker-seconds, from the mean of the cells done."""
+    stale: int = 0
+    """Cells of another numerics version: computed again, or kept with --keep-stale."""
 
     @property
     def unknown(self) -> bool:
         """Whether cells are left but none is done to estimate their time from."""
-        return self.done == 0 and self.pending + self.failed > 0
+        return self.done + self.stale == 0 and self.pending + self.failed > 0
 
 
 def shard_status(config: Config, run_folder: Path) -> list[ShardStatus]:
     """Return the state of every shard that the config asks for."""
-    rows = []
-    for shard in shards(config):
-        folder = shard_folder(run_folder, shard)
-        path = folder / "trajectories.zarr"
-        stale = stored_digest(path) != cell_digest(config, shard)
-        states = list(cell_states(path, shard).values())
-        count = {state: states.count(state) for state in (DONE, FAILED, MISSING)}
-        if stale:
-            count = {DONE: 0, FAILED: 0, MISSING: len(states)}
-        made = read_done(folder / "measure.done")
-        current = made is not None and made["digest"] == simulate_digest(config, shard)
-        measured = current and count[DONE] == len(states)
-        left = (count[FAILED] + count[MISSING]) * (mean_seconds(path) if count[DONE] else 0.0)
-        rows.append(
-            ShardStatus(shard.id, count[DONE], count[FAILED], count[MISSING], measured, left)
-        )
-    return rows
+    return [_status(config, shard, run_folder) for shard in shards(config)]
+
+
+def _status(config: Config, shard: Shard, run_folder: Path) -> ShardStatus:
+    folder = shard_folder(run_folder, shard)
+    path, digest = folder / "trajectories.zarr", simulate_digest(config, shard)
+    states = list(cell_states(path, shard).values())
+    if stored_settings(path) != cell_digest(config, shard, numerics=False):
+        states = [MISSING] * len(states)
+    count = {state: states.count(state) for state in (DONE, FAILED, MISSING, STALE)}
+    kept = is_done(folder / "simulate.done", digest)
+    left = count[FAILED] + count[MISSING] + (0 if kept else count[STALE])
+    known = left > 0 and count[DONE] + count[STALE] > 0
+    return ShardStatus(
+        shard.id,
+        count[DONE],
+        count[FAILED],
+        count[MISSING],
+        left == 0 and is_done(folder / "measure.done", digest),
+        left * mean_seconds(path, shard) if known else 0.0,
+        count[STALE],
+    )

@@ -13,6 +13,7 @@ from mfsweep.sweep.execute import Workers, measure_shard, simulate_shard
 from mfsweep.sweep.folder import shard_folder
 from mfsweep.sweep.grid import shards
 from mfsweep.sweep.layout import CURVES, DONE, FAILED, MISSING
+from mfsweep.sweep.store.arrays import open_group
 
 ONE = Workers(1)
 
@@ -76,7 +77,7 @@ def test_a_written_cell_reads_back_bit_for_bit(prepared):
 
 def test_every_array_has_crc32c_zstd_units_and_a_long_name(prepared):
     _, _, path = prepared
-    group = store._open(path, "r")
+    group = open_group(path, "r")
     for name, array in group.arrays():
         codecs = [type(codec).__name__ for codec in array.compressors]
         assert codecs == ["ZstdCodec", "Crc32cCodec"], name
@@ -95,7 +96,7 @@ def test_a_cell_owns_at_most_six_files(prepared):
 
 def test_a_store_whose_cells_share_a_chunk_is_refused(prepared):
     config, shard, path = prepared
-    group = store._open(path, "r+")
+    group = open_group(path, "r+")
     del group["status"]
     group.create_array("status", shape=(2, 2), chunks=(2, 2), dtype="uint8")
     with pytest.raises(StoreError, match="one cell a chunk"):

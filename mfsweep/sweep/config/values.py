@@ -145,7 +145,11 @@ class Section(BaseModel):
     """A mapping whose keys are all known and all have a value."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, json_schema_extra=_absent_not_null
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        json_schema_extra=_absent_not_null,
+        ser_json_inf_nan="strings",
     )
 
     @model_validator(mode="before")

@@ -1,0 +1,220 @@
+"""What is damaged: every byte of a store is read and held against checksum, seal or template.
+
+Chunks carry crc32c; the group's attributes carry a seal; an array's metadata must equal what the
+template makes for the coordinates found; a done cell has every chunk.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.core.buffer import default_buffer_prototype
+
+from mfsweep.sweep.config import Config
+from mfsweep.sweep.folder import intact
+from mfsweep.sweep.grid import Shard, cell_digest, times
+from mfsweep.sweep.layout import CELL_STATS, COORDINATES, DONE, MISSING, Variable
+from mfsweep.sweep.store.arrays import create_coordinate, create_group, open_group
+from mfsweep.sweep.store.trajectories import create_trajectories, unnamed_done
+from mfsweep.sweep.store.whole import create_whole
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that does not read as it was written."""
+
+    path: Path
+    """The store or file."""
+    variable: str
+    """The array, or the metadata file."""
+    why: str
+    beta: float | None = None
+    seed: int | None = None
+
+
+def trajectories_damage(
+    path: Path, config: Config, shard: Shard, *, finished: bool
+) -> Iterator[Damage]:
+    """Yield what is damaged in a shard's trajectories.zarr; a store of other settings is skipped.
+
+    Parameters
+    ----------
+    path
+        The store.
+    config, shard
+        What it was made for.
+    finished
+        Whether simulate.done says that every cell of the shard is done.
+    """
+    root = list(_root_damage(path))
+    if root:
+        yield from root
+        return
+    group = open_group(path, "r")
+    if group.attrs["settings_digest"] != cell_digest(config, shard, numerics=False):
+        return
+    found = list(_axes_damage(path, group))
+    if not found:
+        betas, seeds = group["beta"][:], group["seed"][:]
+        expected = create_trajectories(_memory(), config, shard, {}, betas, seeds)
+        growing = not finished and not unnamed_done(group)
+        found = list(_metadata_damage(path, expected, growing=growing))
+        values = {"time": times(config.time), "stat": np.array(CELL_STATS, object)}
+        found += _values_damage(path, group, values) if not found else ()
+    yield from found
+    if not found:
+        yield from _mass_damage(path, group)
+        yield from _cells_damage(path, group, shard, finished)
+
+
+def _memory() -> Any:
+    return zarr.storage.MemoryStore()
+
+
+def _root_damage(path: Path) -> Iterator[Damage]:
+    try:
+        document = json.loads((path / "zarr.json").read_bytes())
+        sound = intact(document.pop("attributes"))
+        sound &= document == {"zarr_format": 3, "node_type": "group"}
+        why = "does not match its seal"
+    except (ValueError, KeyError, AttributeError, TypeError, OSError) as error:
+        sound, why = False, f"cannot be read ({type(error).__name__}: {error})"
+    if not sound:
+        yield Damage(path, "zarr.json", why)
+
+
+def _axes_damage(path: Path, group: Any) -> Iterator[Damage]:
+    """Yield a beta or seed coordinate that cannot be read or names no cells."""
+    for name in ("beta", "seed"):
+        try:
+            values = group[name][:]
+            sound = len(np.unique(values)) == len(values) and bool((values >= 0).all())
+            if not sound:
+                yield Damage(path, name, "repeats a value or lacks one")
+        except Exception as error:  # whatever a codec raises on damaged bytes
+            yield Damage(path, name, _said(error))
+
+
+def _metadata_damage(path: Path, expected: Any, *, growing: bool = False) -> Iterator[Damage]:
+    """Yield arrays whose metadata are not the template's; unnamed entries may exist in growth."""
+    for name, array in expected.arrays():
+        try:
+            found = json.loads((path / name / "zarr.json").read_bytes())
+            wanted = _document(array)
+            if growing and all(a >= b for a, b in zip(found["shape"], array.shape, strict=True)):
+                found["shape"] = wanted["shape"]
+            why = "" if found == wanted else "differs from the template"
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            why = f"cannot be read ({type(error).__name__}: {error})"
+        if why:
+            yield Damage(path, f"{name}/zarr.json", why)
+
+
+def _document(array: Any) -> Any:
+    buffers = array.metadata.to_buffer_dict(default_buffer_prototype())
+    return json.loads(buffers["zarr.json"].to_bytes())
+
+
+def _values_damage(path: Path, group: Any, wanted: Mapping[str, Any]) -> Iterator[Damage]:
+    for name, values in wanted.items():
+        why = _unreadable(group, name, ...)
+        if not why and not np.array_equal(group[name][...], values):
+            why = "differs from the config"
+        if why:
+            yield Damage(path, name, why)
+
+
+def _mass_damage(path: Path, group: Any) -> Iterator[Damage]:
+    for column, seed in enumerate(group["seed"][:].tolist()):
+        why = _unreadable(group, "mass", column)
+        if why or np.isnan(group["mass"][column]).any():
+            yield Damage(path, "mass", why or "a chunk is missing", None, seed)
+
+
+def _cells_damage(path: Path, group: Any, shard: Shard, finished: bool) -> Iterator[Damage]:
+    asked = {(cell.beta, cell.seed) for cell in shard.cells()}
+    for row, beta in enumerate(group["beta"][:].tolist()):
+        for column, seed in enumerate(group["seed"][:].tolist()):
+            at = row, column
+            why = _unreadable(group, "status", at)
+            if why:
+                yield Damage(path, "status", why, beta, seed)
+            elif group["status"][at] == DONE:
+                for name, said in _chunks_damage(group, at, warm=bool(np.isfinite(beta))):
+                    yield Damage(path, name, said, beta, seed)
+            elif group["status"][at] == MISSING and finished and (beta, seed) in asked:
+                yield Damage(path, "status", "missing, though simulate.done counts it", beta, seed)
+
+
+def _chunks_damage(group: Any, at: tuple[int, int], *, warm: bool) -> Iterator[tuple[str, str]]:
+    """Yield variables of a done cell that cannot be read or lack their chunk.
+
+    At infinite beta no average is taken and the effective sample sizes are NaN.
+    """
+    for name in ("tokens", "stats", "ess_median", "ess_min"):
+        why = _unreadable(group, name, at)
+        if not why and np.isnan(group[name][at]).all() and (warm or not name.startswith("ess")):
+            why = "the chunk is missing"
+        if why:
+            yield name, why
+
+
+def _unreadable(group: Any, name: str, at: Any) -> str:
+    """Return why an array cannot be read there, or nothing."""
+    try:
+        group[name][at]
+    except Exception as error:  # whatever a codec raises on damaged bytes
+        return _said(error)
+    return ""
+
+
+def _said(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:120]
+
+
+def whole_damage(
+    path: Path, layouts: Mapping[str, Variable], dims: Iterable[str], chunk_dims: Iterable[str] = ()
+) -> Iterator[Damage]:
+    """Yield what is damaged in a store that `write_whole` wrote.
+
+    Parameters
+    ----------
+    path
+        The store.
+    layouts
+        Descriptions of its arrays.
+    dims
+        Names of its dims; each has a coordinate.
+    chunk_dims
+        As it was written.
+    """
+    root = list(_root_damage(path))
+    if root:
+        yield from root
+        return
+    group = open_group(path, "r")
+    names = [*dims, *str(group.attrs.get("coordinates", "")).split()]
+    found = [Damage(path, name, why) for name in names if (why := _unreadable(group, name, ...))]
+    if not found:
+        expected = create_group(_memory(), {})
+        for name in names:
+            create_coordinate(expected, name, group[name][...])
+        sizes = {dim: group[dim].shape[0] for name in names for dim in COORDINATES[name].dims}
+        for name, variable in layouts.items():
+            shape = tuple(sizes[dim] for dim in variable.dims)
+            create_whole(expected, name, variable, shape, chunk_dims)
+        found = list(_metadata_damage(path, expected))
+        found += () if found else _arrays_damage(path, group, [*names, *layouts])
+    yield from found
+
+
+def _arrays_damage(path: Path, group: Any, names: Iterable[str]) -> Iterator[Damage]:
+    """Yield arrays that cannot be read, or have no chunk at all."""
+    for name in names:
+        why = _unreadable(group, name, ...)
+        if why:
+            yield Damage(path, name, why)

@@ -1,0 +1,250 @@
+"""A shard's trajectories.zarr: created or grown by its job, filled by workers, one cell a chunk."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mfsweep._errors import StoreError
+from mfsweep._types import Array
+from mfsweep.dynamics.simulate import Trajectory
+from mfsweep.sweep import layout
+from mfsweep.sweep.config import Config
+from mfsweep.sweep.folder import provenance, seal
+from mfsweep.sweep.grid import NUMERICS_VERSION, Cell, Shard, cell_digest, times
+from mfsweep.sweep.layout import COORDINATES, DONE, MISSING, TRAJECTORIES, Variable
+from mfsweep.sweep.store.arrays import (
+    create_array,
+    create_coordinate,
+    create_group,
+    naming_damage,
+    open_group,
+    partial_folder,
+    put_in_place,
+    recover,
+)
+
+FLOAT32_FLOOR = 6e-8
+"""Distances below this are rounding where tokens are stored in float32."""
+
+
+def prepare(path: Path, config: Config, shard: Shard, masses: Mapping[int, Array]) -> None:
+    """Make trajectories.zarr ready for every cell of the shard; existing chunks stay as they are.
+
+    A store made under other settings is replaced. Betas and seeds that are new are appended, in
+    order of arrival.
+
+    Parameters
+    ----------
+    path
+        The store.
+    config, shard
+        What is asked for.
+    masses
+        Masses (token,) by seed.
+
+    Raises
+    ------
+    StoreError
+        If the store is damaged, or its arrays are not chunked one cell a chunk.
+    """
+    recover(path)
+    with naming_damage(path):
+        if stored_settings(path) != cell_digest(config, shard, numerics=False):
+            partial = partial_folder(path)
+            create_trajectories(partial, config, shard, signature(config, shard))
+            put_in_place(partial, path)
+        group = open_group(path, "r+")
+        _check_chunks(path, group)
+        _check_unnamed(path, group)
+        for name, wanted in (("beta", shard.betas), ("seed", shard.seeds)):
+            _append(group, name, wanted)
+        seeds = group["seed"][:]
+        for seed, mass in masses.items():
+            column = int(np.flatnonzero(seeds == seed)[0])
+            if np.isnan(group["mass"][column]).any():
+                group["mass"][column] = mass
+
+
+def signature(config: Config, shard: Shard, versions: Iterable[int] = ()) -> dict[str, Any]:
+    """Return the attributes of a shard's store.
+
+    ``numerics_versions`` lists every version that ever wrote a cell here, this one included.
+    """
+    attrs = {
+        **provenance(config),
+        "settings_digest": cell_digest(config, shard, numerics=False),
+        "numerics_versions": sorted({*versions, NUMERICS_VERSION}),
+        "family": shard.family,
+        "d": shard.d,
+        "gap": shard.gap,
+        "n_tokens": shard.n_tokens,
+    }
+    return attrs | ({"distance_floor": FLOAT32_FLOOR} if config.store.dtype == "float32" else {})
+
+
+def sign(path: Path, config: Config, shard: Shard) -> None:
+    """Note in the store's attributes what is about to write cells."""
+    with naming_damage(path):
+        group = open_group(path, "r+")
+        versions = group.attrs["numerics_versions"]
+        group.attrs.put(seal(signature(config, shard, versions)))
+
+
+def create_trajectories(
+    where: Any,
+    config: Config,
+    shard: Shard,
+    attrs: Mapping[str, Any],
+    betas: Iterable[float] = (),
+    seeds: Iterable[int] = (),
+) -> Any:
+    """Create the store from the template, its cells all missing."""
+    names = {"beta": np.array([*betas], np.float64), "seed": np.array([*seeds], np.int64)}
+    sizes = {
+        **{name: len(values) for name, values in names.items()},
+        "time": config.time.n_times,
+        "token": int(shard.n_tokens),
+        "component": shard.d,
+        "stat": len(layout.CELL_STATS),
+    }
+    group = create_group(where, attrs)
+    for name, variable in TRAJECTORIES.items():
+        dtype = config.store.dtype if name == "tokens" else None
+        chunks = _shape(variable, {**sizes, "beta": 1, "seed": 1})  # one cell, or one seed's masses
+        create_array(group, name, variable, _shape(variable, sizes), chunks, dtype)
+    create_coordinate(group, "time", times(config.time))
+    create_coordinate(group, "stat", layout.CELL_STATS)
+    for name, values in names.items():
+        create_array(group, name, COORDINATES[name], values.shape, (1024,))[:] = values
+    return group
+
+
+def _shape(variable: Variable, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[dim] for dim in variable.dims)
+
+
+def _append(group: Any, name: str, wanted: Iterable[float]) -> None:
+    """Append the wanted coordinate values that are not there yet.
+
+    The data arrays grow first and the coordinate last, so that a crash in between leaves unnamed
+    entries, which hold nothing and which the next call names or cuts off.
+    """
+    known = group[name][:]
+    new = [value for value in wanted if value not in known]
+    size = len(known) + len(new)
+    for variable_name, variable in TRAJECTORIES.items():
+        array = group[variable_name]
+        axes = zip(variable.dims, array.shape, strict=True)
+        shape = tuple(size if dim == name else old for dim, old in axes)
+        if shape != array.shape:
+            array.resize(shape)
+    if new:
+        coordinate = group[name]
+        coordinate.resize((size,))
+        coordinate[len(known) :] = new
+
+
+def _check_chunks(path: Path, group: Any) -> None:
+    """Refuse a store in which two cells share a chunk."""
+    for name, variable in TRAJECTORIES.items():
+        array = group[name]
+        wide = {
+            dim: chunk
+            for dim, chunk, size in zip(variable.dims, array.chunks, array.shape, strict=True)
+            if chunk != (1 if dim in layout.CELL_DIMS else size)
+        }
+        if wide:
+            message = f"{path}/{name} has chunks {wide}: expected one cell a chunk; move it away"
+            raise StoreError(message)
+
+
+def _check_unnamed(path: Path, group: Any) -> None:
+    """Refuse a store whose coordinates name fewer cells than were computed."""
+    if unnamed_done(group):
+        message = f"{path}: computed cells have no beta or seed; run mfsweep verify --repair"
+        raise StoreError(message)
+
+
+def unnamed_done(group: Any) -> bool:
+    """Tell whether a cell beyond the named betas and seeds was ever written."""
+    rows, columns = (group[name].shape[0] for name in layout.CELL_DIMS)
+    status = group["status"]
+    if status.shape == (rows, columns):
+        return False
+    found = status[:]
+    return bool((found[rows:] != MISSING).any() or (found[:, columns:] != MISSING).any())
+
+
+def stored_settings(path: Path) -> str | None:
+    """Return the settings' digest that a shard's store was made under; None without a store."""
+    if not (path / "zarr.json").exists():
+        return None
+    with naming_damage(path):
+        digest: str | None = open_group(path, "r").attrs.get("settings_digest")
+        return digest
+
+
+def axes(path: Path) -> tuple[list[float], list[int]]:
+    """Return the betas and the seeds that a shard's store holds, in order of arrival."""
+    if not (path / "zarr.json").exists():
+        return [], []
+    with naming_damage(path):
+        group = open_group(path, "r")
+        return group["beta"][:].tolist(), group["seed"][:].tolist()
+
+
+def _position(group: Any, beta: float, seed: int) -> tuple[int, int]:
+    row = np.flatnonzero(group["beta"][:] == beta)
+    column = np.flatnonzero(group["seed"][:] == seed)
+    return int(row[0]), int(column[0])
+
+
+def write_cell(path: Path, cell: Cell, run: Trajectory, stats: Array) -> None:
+    """Fill one cell's chunks and set its status byte last; a stale cell is missing meanwhile."""
+    group = open_group(path, "r+")
+    at = _position(group, cell.beta, cell.seed)
+    group["status"][at] = MISSING
+    group["tokens"][at] = run.tokens
+    group["ess_median"][at] = run.ess_median
+    group["ess_min"][at] = run.ess_min
+    group["stats"][at] = [*stats, NUMERICS_VERSION]
+    group["status"][at] = DONE
+
+
+def mark_cell(path: Path, cell: Cell, state: int) -> None:
+    """Set one cell's status byte."""
+    group = open_group(path, "r+")
+    group["status"][_position(group, cell.beta, cell.seed)] = state
+
+
+def erase_mass(path: Path, seed: int) -> None:
+    """Forget one seed's masses, which the next simulation writes again."""
+    group = open_group(path, "r+")
+    group["mass"][int(np.flatnonzero(group["seed"][:] == seed)[0])] = np.nan
+
+
+def read_cell(path: Path, beta: float, seed: int) -> dict[str, Array] | None:
+    """Return a done cell; None if it is not done.
+
+    Returns
+    -------
+    dict of str to Array
+        tokens (unit length, float64), mass, ess_median, ess_min, and numerics_version ().
+    """
+    with naming_damage(path):
+        group = open_group(path, "r")
+        at = _position(group, beta, seed)
+        if group["status"][at] != DONE:
+            return None
+        tokens = np.asarray(group["tokens"][at], dtype=np.float64)
+        if group["tokens"].dtype != np.float64:
+            tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
+        return {
+            "tokens": tokens,
+            "mass": group["mass"][at[1]],
+            "ess_median": group["ess_median"][at],
+            "ess_min": group["ess_min"][at],
+            "numerics_version": group["stats"][at][layout.CELL_STATS.index("numerics_version")],
+        }
