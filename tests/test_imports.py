@@ -18,7 +18,7 @@ LAYERS = [
     {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},
     {"sweep.config"},
     {"sweep.grid"},
-    {"sweep.streams", "sweep.layout", "sweep.folder", "sweep.figures"},
+    {"sweep.streams", "sweep.layout", "sweep.folder", "sweep.figures", "sweep.lock"},
     {"sweep.cell", "sweep.store"},
     {"sweep.execute", "sweep.collect", "sweep.status", "sweep.plan", "sweep.results"},
     {"plotting"},
