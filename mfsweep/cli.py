@@ -1,13 +1,16 @@
-"""The command line: one verb per workflow rule, plus plan and status. No science in it."""
+"""The command line: one verb per workflow rule, and what looks after results. No science in it."""
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mfsweep._errors import InputError, MfsweepError
+from mfsweep._errors import InputError, MfsweepError, refused
 from mfsweep.progress import Progress, log_to, say
 
 if TYPE_CHECKING:
@@ -94,15 +97,21 @@ def simulate(
     cores: Cores = CORES,
     dask_address: DaskAddress = None,
     scheduler_file: SchedulerFile = None,
+    keep_stale: Annotated[
+        bool, typer.Option("--keep-stale", help="Keep cells of another numerics version.")
+    ] = False,
     _: Log = None,
 ) -> None:
-    """Compute the cells that are missing or failed.
+    """Compute the cells that are missing, failed or stale.
 
     Example: mfsweep simulate --config config/config.yaml --cores 4
     """
+    from functools import partial
+
     from mfsweep.sweep.execute import simulate_shard
 
-    _run(simulate_shard, "simulate", config, results, shard, cores, dask_address, scheduler_file)
+    task = partial(simulate_shard, keep_stale=keep_stale)
+    _run(task, "simulate", config, results, shard, cores, dask_address, scheduler_file)
 
 
 @app.command()
@@ -135,7 +144,10 @@ def collect(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = No
 
     settings, folder = _open(config, results)
     claim(folder, config, settings)
-    join(settings, folder)
+    with _holding(folder, ["collect"], "mfsweep collect"):
+        versions = join(settings, folder)
+    if len(versions) > 1:
+        say(f"collect: the cells are of numerics versions {', '.join(map(str, versions))}")
 
 
 @app.command()
@@ -147,8 +159,9 @@ def plot(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = None)
     from mfsweep.plotting import write_figures
 
     settings, folder = _open(config, results)
-    for path in write_figures(settings, folder):
-        typer.echo(path)
+    with _holding(folder, ["figures"], "mfsweep plot"):
+        for path in write_figures(settings, folder):
+            typer.echo(path)
 
 
 @app.command()
@@ -160,7 +173,8 @@ def report(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = Non
     from mfsweep.report import write_report
 
     settings, folder = _open(config, results)
-    path = write_report(settings, folder)
+    with _holding(folder, ["report"], "mfsweep report"):
+        path = write_report(settings, folder)
     typer.echo(f"report   {path}")
     typer.echo(f"figures  {folder / 'figures'}")
     for name in ("curves", "switch_times", "laws"):
@@ -173,17 +187,126 @@ def status(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores
 
     Example: mfsweep status --config config/config.yaml
     """
+    from mfsweep.sweep.lock import held
     from mfsweep.sweep.status import shard_status
+    from mfsweep.sweep.unasked import unasked
 
     settings, folder = _open(config, results)
     rows = shard_status(settings, folder)
-    typer.echo(f"{'shard':32} {'done':>6} {'failed':>6} {'pending':>7} {'measured':>8}")
+    heads = ("done", "failed", "pending", "stale")
+    typer.echo(f"{'shard':32} {' '.join(f'{head:>7}' for head in heads)} {'measured':>8}")
     for row in rows:
-        measured = "yes" if row.measured else "no"
-        typer.echo(f"{row.id:32} {row.done:6d} {row.failed:6d} {row.pending:7d} {measured:>8}")
+        counts = " ".join(f"{getattr(row, head):7d}" for head in heads)
+        typer.echo(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8}")
     minutes = sum(row.seconds_left for row in rows) / cores / 60
     bound = "at least " if any(row.unknown for row in rows) else ""
     typer.echo(f"left: {bound}{minutes:.1f} min on {cores} cores")
+    for path, holder in held(folder):
+        gone = f"; it is gone and its lock {path} counts for nothing" if holder.gone else ""
+        typer.echo(f"at work: {holder}{gone}")
+    extra = unasked(settings, folder)
+    for one in extra:
+        typer.echo(f"unasked: {one.path}: {one.what}")
+    if extra:
+        typer.echo("mfsweep prune removes what is unasked")
+
+
+@app.command()
+def prune(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+) -> None:
+    """Remove what the config does not ask for, after asking.
+
+    Example: mfsweep prune --config config/config.yaml
+    """
+    from mfsweep.sweep.lock import RUN
+    from mfsweep.sweep.unasked import leftovers, size, unasked
+    from mfsweep.sweep.unasked import prune as remove
+
+    settings, folder = _open(config, results)
+    if not folder.exists():
+        message = f"{folder} does not exist: nothing to prune; correct --config or --results"
+        raise InputError(message)
+    with _holding(folder, [RUN], "mfsweep prune"):
+        found = [*unasked(settings, folder), *leftovers(folder)]
+        for one in found:
+            of = "of " if one.shard else ""
+            typer.echo(f"{one.path}: {one.what} ({of}{size(one) / 1e6:.3f} MB)")
+        if found and not yes and not sys.stdin.isatty():
+            message = "prune asks before it removes and nobody can answer here: add --yes"
+            raise InputError(message)
+        if not found or not (yes or typer.confirm("Remove all of these?")):
+            typer.echo("nothing removed")
+            return
+        remove(found, settings)
+        typer.echo(f"{len(found)} removed")
+
+
+@app.command()
+def verify(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mark what is damaged to be computed again.")
+    ] = False,
+) -> None:
+    """Read every byte of the stores and name what is damaged; exit 1 if anything is.
+
+    Example: mfsweep verify --config config/config.yaml --repair
+    """
+    from contextlib import nullcontext
+
+    from mfsweep.sweep.config import load_config
+    from mfsweep.sweep.lock import RUN
+    from mfsweep.sweep.verify import damage, mark_damage, told
+    from mfsweep.sweep.verify import repair as mark
+
+    settings = load_config(config)
+    folder = results / settings.run
+    if not folder.exists():
+        message = f"{folder} does not exist: nothing to verify; correct --config or --results"
+        raise InputError(message)
+    if not list(mark_damage(folder / "run.json")):  # a damaged one cannot say whose folder this is
+        _open(config, results)
+    found = []
+    with _holding(folder, [RUN], "mfsweep verify") if repair else nullcontext():
+        for one in damage(settings, folder):
+            found.append(one)
+            typer.echo(told(one, folder))
+        if repair:
+            mark(found, settings, config, folder)
+    if not found:
+        typer.echo("nothing is damaged")
+        return
+    remedy = "marked: run the sweep again" if repair else "--repair marks them to be made again"
+    typer.echo(f"{len(found)} damaged; {remedy}")
+    raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run, such as results/demo.")],
+) -> None:
+    """Print what made the stores of a run: config, software, numerics.
+
+    Example: mfsweep show results/demo
+    """
+    from mfsweep.sweep.show import show as describe
+
+    typer.echo(describe(folder))
+
+
+@contextmanager
+def _holding(folder: Path, names: list[str], verb: str) -> "Iterator[None]":
+    """Hold parts of a run, and say whose locks were found stale."""
+    from mfsweep.sweep.lock import Lock
+
+    with Lock(folder, names, verb) as lock:
+        for holder in lock.cleared:
+            say(f"mfsweep: cleared the lock of {holder}, which is gone")
+        yield
 
 
 def _open(config: Path, results: Path) -> "tuple[Config, Path]":
@@ -210,22 +333,25 @@ def _run(
     """Run one verb over the shards; exit 1 if a cell failed."""
     from mfsweep.sweep.execute import Workers
     from mfsweep.sweep.folder import claim
+    from mfsweep.sweep.lock import RUN
 
     settings, folder = _open(config, results)
     chosen = _chosen(settings, ids)
     claim(folder, config, settings)
     workers = Workers(cores, address, scheduler_file)
     failures = 0
-    for shard in chosen:
-        with Progress(f"{verb} {shard.id}") as progress:
-            outcome = task(settings, shard, folder, workers, progress.advance)
-        say(
-            f"{verb} {shard.id}: {outcome.computed} computed, {outcome.already_done} already done, "
-            f"{len(outcome.failures)} failed"
-        )
-        for line in outcome.failures:
-            say(f"mfsweep: {line}")
-        failures += len(outcome.failures)
+    with _holding(folder, [shard.id for shard in chosen] if ids else [RUN], f"mfsweep {verb}"):
+        for shard in chosen:
+            with Progress(f"{verb} {shard.id}") as progress:
+                outcome = task(settings, shard, folder, workers, progress.advance)
+            stale = f", {outcome.stale} of them stale" if outcome.stale else ""
+            say(
+                f"{verb} {shard.id}: {outcome.computed} computed, "
+                f"{outcome.already_done} already done{stale}, {len(outcome.failures)} failed"
+            )
+            for line in outcome.failures:
+                say(f"mfsweep: {line}")
+            failures += len(outcome.failures)
     if failures:
         raise typer.Exit(1)
 
@@ -245,10 +371,12 @@ def main() -> None:
     """Run the command line; one line on standard error and exit 2 for bad input, 1 for failure."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # locks are released on the way out
     try:
         app()
-    except MfsweepError as error:
+    except (MfsweepError, OSError) as error:
         if debug:
             raise
-        say(f"mfsweep: {' '.join(str(error).split())}")
+        told = refused(Path(sys.argv[0]).stem, error) if isinstance(error, OSError) else error
+        say(f"mfsweep: {' '.join(str(told).split())}")
         sys.exit(2 if isinstance(error, InputError) else 1)

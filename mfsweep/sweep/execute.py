@@ -1,8 +1,6 @@
 """The only module that talks to dask.distributed: run a shard's cells on workers."""
 
-import errno
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ import numpy as np
 from distributed import Client, KilledWorker, LocalCluster, as_completed
 from threadpoolctl import threadpool_limits
 
-from mfsweep._errors import InputError, StoreError
+from mfsweep._errors import InputError, StoreError, refused
 from mfsweep._types import Array
 from mfsweep.dynamics.simulate import compile_kernels
 from mfsweep.sweep import layout
@@ -138,32 +136,12 @@ def _each(
             reason = "its worker died repeatedly, likely for memory; use fewer workers"
             outcome.failures.append(f"{names[index]}: {reason}")
         except OSError as error:
-            raise StoreError(_unwritable(names[index], error)) from error
+            raise refused(names[index], error) from error
         except StoreError:
             raise
         except Exception as error:  # one cell's failure must not stop the others
             outcome.failures.append(f"{names[index]}: {type(error).__name__}: {error}")
         advance(outcome, len(arguments))
-
-
-_REMEDIES = {
-    errno.ENOSPC: "free some space",
-    errno.EDQUOT: "free some of your quota",
-    errno.EROFS: "make the file system writable",
-    errno.EACCES: "give yourself the right to write there",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "close files of other programs",
-    errno.ENOENT: "the results folder was moved or deleted; bring it back or start anew",
-}
-
-
-def _unwritable(name: str, error: OSError) -> str:
-    """Say what the file system refused and what to do."""
-    code = errno.ENOENT if isinstance(error, FileNotFoundError) else error.errno
-    reason = os.strerror(code) if code else str(error)
-    remedy = _REMEDIES.get(code or 0, "mend it")
-    where = f" ({error.filename})" if error.filename else ""
-    return f"stopped at {name}: {reason}{where}; {remedy}, then run again: finished cells are kept"
 
 
 # ---- simulate ------------------------------------------------------------------------------
@@ -234,7 +212,7 @@ def simulate_shard(
         if not outcome.failures:
             write_done(done, config, digest, cells=len(states), stale=outcome.stale)
     except OSError as error:
-        raise StoreError(_unwritable(shard.id, error)) from error
+        raise refused(shard.id, error) from error
     return outcome
 
 
@@ -322,7 +300,7 @@ def measure_shard(
             )
             write_done(done, config, digest, cells=len(shard.betas) * len(shard.seeds))
     except OSError as error:
-        raise StoreError(_unwritable(shard.id, error)) from error
+        raise refused(shard.id, error) from error
     return outcome
 
 

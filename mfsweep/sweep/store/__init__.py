@@ -24,10 +24,11 @@ from mfsweep.sweep.store.trajectories import (
     stored_settings,
     write_cell,
 )
-from mfsweep.sweep.store.whole import read_whole, write_whole
+from mfsweep.sweep.store.whole import attributes, read_whole, write_whole
 
 __all__ = [
     "Damage",
+    "attributes",
     "axes",
     "cell_states",
     "drop_cells",

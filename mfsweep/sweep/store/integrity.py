@@ -61,8 +61,8 @@ def trajectories_damage(
     if not found:
         betas, seeds = group["beta"][:], group["seed"][:]
         expected = create_trajectories(_memory(), config, shard, {}, betas, seeds)
-        growing = not finished and not unnamed_done(group)
-        found = list(_metadata_damage(path, expected, growing=growing))
+        found = list(_metadata_damage(path, expected, growing=not finished))
+        found = found or list(_unnamed_damage(path, group))
         values = {"time": times(config.time), "stat": np.array(CELL_STATS, object)}
         found += _values_damage(path, group, values) if not found else ()
     yield from found
@@ -114,6 +114,14 @@ def _metadata_damage(path: Path, expected: Any, *, growing: bool = False) -> Ite
             yield Damage(path, f"{name}/zarr.json", why)
 
 
+def _unnamed_damage(path: Path, group: Any) -> Iterator[Damage]:
+    try:
+        if unnamed_done(group):
+            yield Damage(path, "beta", "beta or seed names fewer cells than were computed")
+    except Exception as error:  # whatever a codec raises on damaged bytes
+        yield Damage(path, "status", _said(error))
+
+
 def _document(array: Any) -> Any:
     buffers = array.metadata.to_buffer_dict(default_buffer_prototype())
     return json.loads(buffers["zarr.json"].to_bytes())
@@ -121,55 +129,59 @@ def _document(array: Any) -> Any:
 
 def _values_damage(path: Path, group: Any, wanted: Mapping[str, Any]) -> Iterator[Damage]:
     for name, values in wanted.items():
-        why = _unreadable(group, name, ...)
-        if not why and not np.array_equal(group[name][...], values):
-            why = "differs from the config"
-        if why:
-            yield Damage(path, name, why)
+        found, why = _read(group[name], ...)
+        if why or not np.array_equal(found, values):
+            yield Damage(path, name, why or "differs from the config")
 
 
 def _mass_damage(path: Path, group: Any) -> Iterator[Damage]:
+    mass = group["mass"]
     for column, seed in enumerate(group["seed"][:].tolist()):
-        why = _unreadable(group, "mass", column)
-        if why or np.isnan(group["mass"][column]).any():
+        found, why = _read(mass, column)
+        if why or np.isnan(found).any():
             yield Damage(path, "mass", why or "a chunk is missing", None, seed)
 
 
 def _cells_damage(path: Path, group: Any, shard: Shard, finished: bool) -> Iterator[Damage]:
     asked = {(cell.beta, cell.seed) for cell in shard.cells()}
-    for row, beta in enumerate(group["beta"][:].tolist()):
-        for column, seed in enumerate(group["seed"][:].tolist()):
-            at = row, column
-            why = _unreadable(group, "status", at)
-            if why:
-                yield Damage(path, "status", why, beta, seed)
-            elif group["status"][at] == DONE:
-                for name, said in _chunks_damage(group, at, warm=bool(np.isfinite(beta))):
-                    yield Damage(path, name, said, beta, seed)
-            elif group["status"][at] == MISSING and finished and (beta, seed) in asked:
-                yield Damage(path, "status", "missing, though simulate.done counts it", beta, seed)
+    arrays = {name: group[name] for name in ("status", *_CELL_ARRAYS)}
+    betas, seeds = group["beta"][:].tolist(), group["seed"][:].tolist()
+    for at in np.ndindex(len(betas), len(seeds)):
+        beta, seed = betas[at[0]], seeds[at[1]]
+        state, why = _read(arrays["status"], at)
+        if why:
+            yield Damage(path, "status", why, beta, seed)
+        elif state == DONE:
+            for name, said in _chunks_damage(arrays, at, warm=bool(np.isfinite(beta))):
+                yield Damage(path, name, said, beta, seed)
+        elif state == MISSING and finished and (beta, seed) in asked:
+            yield Damage(path, "status", "missing, though simulate.done counts it", beta, seed)
 
 
-def _chunks_damage(group: Any, at: tuple[int, int], *, warm: bool) -> Iterator[tuple[str, str]]:
+_CELL_ARRAYS = ("tokens", "stats", "ess_median", "ess_min")
+
+
+def _chunks_damage(
+    arrays: Mapping[str, Any], at: tuple[int, ...], *, warm: bool
+) -> Iterator[tuple[str, str]]:
     """Yield variables of a done cell that cannot be read or lack their chunk.
 
     At infinite beta no average is taken and the effective sample sizes are NaN.
     """
-    for name in ("tokens", "stats", "ess_median", "ess_min"):
-        why = _unreadable(group, name, at)
-        if not why and np.isnan(group[name][at]).all() and (warm or not name.startswith("ess")):
+    for name in _CELL_ARRAYS:
+        found, why = _read(arrays[name], at)
+        if not why and np.isnan(found).all() and (warm or not name.startswith("ess")):
             why = "the chunk is missing"
         if why:
             yield name, why
 
 
-def _unreadable(group: Any, name: str, at: Any) -> str:
-    """Return why an array cannot be read there, or nothing."""
+def _read(array: Any, at: Any) -> tuple[Any, str]:
+    """Return what an array holds there, or why it cannot be read."""
     try:
-        group[name][at]
+        return array[at], ""
     except Exception as error:  # whatever a codec raises on damaged bytes
-        return _said(error)
-    return ""
+        return None, _said(error)
 
 
 def _said(error: Exception) -> str:
@@ -198,23 +210,24 @@ def whole_damage(
         return
     group = open_group(path, "r")
     names = [*dims, *str(group.attrs.get("coordinates", "")).split()]
-    found = [Damage(path, name, why) for name in names if (why := _unreadable(group, name, ...))]
+    found, values = [], {}
+    for name in names:
+        try:
+            values[name] = group[name][...]
+        except Exception as error:  # whatever damaged metadata or a codec raise
+            found.append(Damage(path, name, _said(error)))
     if not found:
         expected = create_group(_memory(), {})
         for name in names:
-            create_coordinate(expected, name, group[name][...])
-        sizes = {dim: group[dim].shape[0] for name in names for dim in COORDINATES[name].dims}
+            create_coordinate(expected, name, values[name])
+        sizes = {dim: len(values[dim]) for name in names for dim in COORDINATES[name].dims}
         for name, variable in layouts.items():
             shape = tuple(sizes[dim] for dim in variable.dims)
             create_whole(expected, name, variable, shape, chunk_dims)
         found = list(_metadata_damage(path, expected))
-        found += () if found else _arrays_damage(path, group, [*names, *layouts])
     yield from found
-
-
-def _arrays_damage(path: Path, group: Any, names: Iterable[str]) -> Iterator[Damage]:
-    """Yield arrays that cannot be read, or have no chunk at all."""
-    for name in names:
-        why = _unreadable(group, name, ...)
-        if why:
-            yield Damage(path, name, why)
+    if not found:
+        for name in layouts:
+            why = _read(group[name], ...)[1]
+            if why:
+                yield Damage(path, name, why)

@@ -71,3 +71,9 @@ def read_whole(path: Path) -> tuple[dict[str, Array], dict[str, Any]] | None:
     with naming_damage(path):
         group = open_group(path, "r")
         return {name: array[...] for name, array in group.arrays()}, dict(group.attrs)
+
+
+def attributes(path: Path) -> dict[str, Any]:
+    """Return a store's attributes."""
+    with naming_damage(path):
+        return dict(open_group(path, "r").attrs)
