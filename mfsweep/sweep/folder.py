@@ -203,3 +203,14 @@ def is_done(path: Path, digest: str) -> bool:
     """Tell whether a .done file says that just this is done."""
     found = read_done(path)
     return found is not None and found["digest"] == digest
+
+
+def holds_stale(run_folder: Path, shard: Shard) -> bool:
+    """Tell whether a shard may hold cells of another numerics version, as its mark says.
+
+    A shard without a mark may: it is unfinished.
+    """
+    found = read_done(shard_folder(run_folder, shard) / "simulate.done")
+    if found is None:
+        return True
+    return bool(found["stale"]) or found["versions"]["numerics_version"] != NUMERICS_VERSION

@@ -1,6 +1,6 @@
 """Read a run's results with xarray: lazily, floats by tolerance."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from mfsweep._errors import InputError
-from mfsweep.sweep.layout import COORDINATES
+from mfsweep.sweep.layout import CELL_DIMS, COORDINATES, SHARD_DIMS
 
 
 def open_store(path: Path) -> xr.Dataset:
@@ -29,7 +29,9 @@ def open_results(folder: str | Path) -> xr.DataTree:
     -------
     xarray.DataTree
         Nodes /curves, /switch_times, /laws (those that exist), and /shards/{shard} with the
-        trajectories; nothing is read but coordinates.
+        trajectories, whose family, d, gap and n_tokens are scalar coordinates; nothing is read
+        but coordinates. Once the run is collected, shards, betas and seeds that it did not ask
+        for are left out.
 
     Raises
     ------
@@ -40,17 +42,43 @@ def open_results(folder: str | Path) -> xr.DataTree:
     nodes = {name: folder / f"{name}.zarr" for name in ("curves", "switch_times", "laws")}
     for path in sorted(folder.glob("shards/*/trajectories.zarr")):
         nodes[f"shards/{path.parent.name}"] = path
-    found = {
-        name: open_store(path) for name, path in nodes.items() if (path / "zarr.json").exists()
-    }
-    if not found:
+    there = {name: path for name, path in nodes.items() if (path / "zarr.json").exists()}
+    if not there:
         message = f"{folder} holds no stores: give a run's folder, such as results/demo"
         raise InputError(message)
-    for dataset in found.values():
-        if "beta" in dataset.coords and "log_beta" not in dataset.coords:
-            dataset.coords["log_beta"] = np.log(dataset.beta)
-            dataset.log_beta.attrs |= COORDINATES["log_beta"].attrs()
+    opened = {name: open_store(path) for name, path in there.items()}
+    collected = opened.get("curves")
+    found = {}
+    for name, dataset in opened.items():
+        named = _named(dataset)
+        if not name.startswith("shards/"):
+            found[name] = named
+        elif collected is None or _is_asked(named, collected):
+            found[name] = named if collected is None else _asked_cells(named, collected)
     return xr.DataTree.from_dict(found)
+
+
+def _named(dataset: xr.Dataset) -> xr.Dataset:
+    """Add the coordinates that a shard holds as attributes, and log_beta beside beta."""
+    added = {name: dataset.attrs[name] for name in SHARD_DIMS if name in dataset.attrs}
+    if "beta" in dataset.coords and "log_beta" not in dataset.coords:
+        added["log_beta"] = np.log(dataset.beta)
+    dataset = dataset.assign_coords(added)
+    for name in added:
+        dataset[name].attrs |= COORDINATES[name].attrs()
+    return dataset
+
+
+def _is_asked(shard: xr.Dataset, collected: xr.Dataset) -> bool:
+    """Tell whether a shard is among those last collected."""
+    return all(shard[name].item() in collected[name].values for name in SHARD_DIMS)
+
+
+def _asked_cells(shard: xr.Dataset, collected: xr.Dataset) -> xr.Dataset:
+    """Leave out betas and seeds that were not asked for when last collected."""
+    kept = {name: np.isin(shard[name].values, collected[name].values) for name in CELL_DIMS}
+    extra = {name: np.flatnonzero(mask) for name, mask in kept.items() if not mask.all()}
+    return shard.isel(extra) if extra else shard
 
 
 def select(
@@ -70,49 +98,67 @@ def select(
     Returns
     -------
     DataTree or Dataset
-        The selection; nodes without one of the coordinates stay as they are.
+        The selection. Of a tree, nodes without one of the coordinates stay as they are, and a
+        shard goes if its own d, gap, n_tokens or family is none of the wanted values.
 
     Raises
     ------
     InputError
         If nothing matches; the line lists what exists.
     """
-    if isinstance(tree, xr.DataTree):
-        return xr.DataTree.from_dict(
-            {
-                node.path: _select(node.to_dataset(), wanted, tolerance, missing_ok=True)
-                for node in tree.subtree
-            }
-        )
-    return _select(tree, wanted, tolerance, missing_ok=False)
+    if not isinstance(tree, xr.DataTree):
+        _refuse_unknown(wanted, tree.coords)
+        return _select(tree, wanted, tolerance)
+    nodes = {node.path: node.to_dataset(inherit=False) for node in tree.subtree}
+    _refuse_unknown(wanted, {name for node in nodes.values() for name in node.coords})
+    return xr.DataTree.from_dict(
+        {
+            path: _select(node, {k: v for k, v in wanted.items() if k in node.dims}, tolerance)
+            for path, node in nodes.items()
+            if _matches(node, wanted, tolerance)
+        }
+    )
 
 
-def _select(
-    dataset: xr.Dataset, wanted: Mapping[str, Any], tolerance: float, *, missing_ok: bool
-) -> xr.Dataset:
-    for name, values in wanted.items():
-        if name not in dataset.dims and missing_ok:
-            continue
-        if name not in dataset.coords:
-            message = f"{name}: no such coordinate; there are {sorted(map(str, dataset.coords))}"
+def _refuse_unknown(wanted: Iterable[str], existing: Iterable[Hashable]) -> None:
+    for name in wanted:
+        if name not in existing:
+            message = f"{name}: no such coordinate; there are {sorted(map(str, existing))}"
             raise InputError(message)
+
+
+def _listed(values: Any) -> Any:
+    return values if isinstance(values, list | tuple | np.ndarray) else [values]
+
+
+def _matches(node: xr.Dataset, wanted: Mapping[str, Any], tolerance: float) -> bool:
+    """Tell whether a node's scalar coordinates are among the wanted values."""
+    return all(
+        any(_same(node[name].values, value, tolerance) for value in _listed(values))
+        for name, values in wanted.items()
+        if name in node.coords and name not in node.dims
+    )
+
+
+def _select(dataset: xr.Dataset, wanted: Mapping[str, Any], tolerance: float) -> xr.Dataset:
+    for name, values in wanted.items():
         existing = dataset[name].values
-        listed = isinstance(values, list | tuple | np.ndarray)
-        at = [
-            _index(name, existing, value, tolerance) for value in (values if listed else [values])
-        ]
-        dataset = dataset.isel({name: at if listed else at[0]})
+        at = [_index(name, existing, value, tolerance) for value in _listed(values)]
+        dataset = dataset.isel({name: at if _listed(values) is values else at[0]})
     return dataset
+
+
+def _same(existing: Any, value: Any, tolerance: float) -> Any:
+    """Compare with one value: text and infinity exactly, other numbers within the tolerance."""
+    match = existing == value
+    if not isinstance(value, str) and np.isfinite(value):
+        match |= np.abs(existing - value) <= tolerance * max(1.0, abs(value))
+    return match
 
 
 def _index(name: str, existing: Any, value: Any, tolerance: float) -> int:
     """Find the place of one value among the existing ones."""
-    if isinstance(value, str):
-        match = existing == value
-    else:
-        match = existing == value
-        if np.isfinite(value):
-            match |= np.abs(existing - value) <= tolerance * max(1.0, abs(value))
+    match = _same(existing, value, tolerance)
     if not match.any():
         shown = ", ".join(map(str, existing[:12])) + (", ..." if len(existing) > 12 else "")
         message = f"{name} = {value}: not in these results; there are {shown}"

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.figures import figure_files
+from mfsweep.sweep.figures import TOKEN_FIGURES, figure_files, figure_names
 from mfsweep.sweep.folder import shard_folder
 from mfsweep.sweep.grid import Shard, cell_digest, shards
 from mfsweep.sweep.store import axes, drop_cells, stored_settings
+
+_RULES = ("simulate", "measure")
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,11 @@ def unasked(config: Config, run_folder: Path) -> list[Unasked]:
         found += _cells(config, shard, shard_folder(run_folder, shard) / "trajectories.zarr")
     logs = [run_folder / f"logs/{rule}-{p.name}.log" for p in gone for rule in _RULES]
     found += [Unasked(path, "its log") for path in logs if path.exists()]
+    stems = {*figure_names(config), *TOKEN_FIGURES.values()}
     for path in sorted(run_folder.glob("figures/*")):
-        if path.suffix in (".png", ".pdf") and path.name not in figure_files(config):
+        if path.stem in stems and path.name not in figure_files(config):
             found.append(Unasked(path, "a figure that the config does not ask for"))
     return found
-
-
-_RULES = ("simulate", "measure")
 
 
 def _cells(config: Config, shard: Shard, path: Path) -> Iterator[Unasked]:

@@ -48,9 +48,10 @@ def record(folder, name, **changes):
 
 
 def test_shards_of_one_run_are_held_side_by_side_and_each_once(tmp_path):
-    with Lock(tmp_path, ["a"], "x"), Lock(tmp_path, ["b"], "x"):
+    with Lock(tmp_path, ["a"], "x"), Lock(tmp_path, ["b"], "x") as other:
+        assert len(list(held(tmp_path))) == 2
         with pytest.raises(InputError, match="is in use"):
-            Lock(tmp_path, ["b"], "x").take()
+            Lock(tmp_path, other.names, "x").take()
     assert list(held(tmp_path)) == []
 
 

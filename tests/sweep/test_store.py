@@ -217,8 +217,28 @@ def test_select_finds_floats_by_tolerance_and_says_what_exists(make_config, tmp_
     assert select(tree, beta=4.0)["laws"].to_dataset().equals(tree["laws"].to_dataset())
     with pytest.raises(InputError, match=r"beta = 5.0: not in these results; there are 4.0, 16.0"):
         select(curves, beta=5.0)
-    with pytest.raises(InputError, match="temperature: no such coordinate"):
-        select(curves, temperature=1)
+    for whole in (curves, tree):
+        with pytest.raises(InputError, match="temperature: no such coordinate"):
+            select(whole, temperature=1)
+    shards_left = select(tree, gap=[0.3], beta=16.0)["shards"].children.values()
+    assert [shard.gap.item() for shard in shards_left] == [0.1 + 0.2] * 2
+    assert all(shard.tokens.dims[0] == "seed" for shard in shards_left)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_the_tree_is_lazy_and_names_every_coordinate(make_config, tmp_path, ignore):
+    run(make_config(), tmp_path, ignore)
+    tree = open_results(tmp_path)
+    for node in tree.leaves:
+        assert all(not array.variable._in_memory for array in node.data_vars.values()), node.path
+        for name in ("gap", "d", "n_tokens", "family"):
+            assert node[name].attrs["units"] == "1"
+            assert node[name].attrs["long_name"]
+    for node in (tree["curves"], *tree["shards"].children.values()):
+        for name in ("beta", "log_beta", "seed", "time"):
+            assert node[name].attrs["units"] == "1"
+            assert node[name].attrs["long_name"]
+        assert (node["log_beta"] == np.log(node["beta"])).all()
 
 
 def test_a_folder_without_stores_is_named(tmp_path):

@@ -5,10 +5,14 @@ import shlex
 import sys
 from pathlib import Path
 
+from snakemake.exceptions import WorkflowError
+
 from mfsweep._errors import MfsweepError
+from mfsweep.progress import say
 from mfsweep.sweep import figures, grid
 from mfsweep.sweep.config import load_config
-from mfsweep.sweep.folder import check_claim
+from mfsweep.sweep.folder import check_claim, holds_stale
+from mfsweep.sweep.lock import WORKFLOW, Lock, held
 
 STORES = ("curves", "switch_times", "laws")
 
@@ -47,8 +51,34 @@ try:
     SHARDS = {shard.id: shard for shard in grid.shards(CONFIG)}
     RUN = Path("results") / CONFIG.run
     check_claim(RUN, CONFIG_FILE, CONFIG)
+    for _, holder in held(RUN) if workflow.is_main_process else ():
+        state = "gone: run snakemake --unlock" if holder.gone else "at work here"
+        say(f"mfsweep: {holder}, is {state}")
 except MfsweepError as error:
     refuse(error)
+
+# Snakemake has its own lock on the working directory, which names nobody; this one says who.
+LOCK = Lock(RUN, [WORKFLOW], "snakemake")
+
+
+def take_lock():
+    """Hold the run for this Snakemake, whose jobs each hold their shard."""
+    try:
+        LOCK.take()
+    except MfsweepError as error:
+        raise WorkflowError(f"mfsweep: {error}")
+
+
+KEEP_STALE = os.environ.get("MFSWEEP_KEEP_STALE", "0")
+if KEEP_STALE not in ("0", "1"):
+    refuse(f"MFSWEEP_KEEP_STALE = {KEEP_STALE!r}: must be 1 to keep stale cells, or 0")
+
+
+def stale_option(wildcards):
+    """Return --keep-stale where it is asked for and the shard may hold such cells."""
+    keeps = KEEP_STALE == "1" and holds_stale(RUN, SHARDS[wildcards.shard])
+    return "--keep-stale" if keeps else ""
+
 
 PAIRS = sum(shard.pairs for shard in SHARDS.values())
 

@@ -8,5 +8,6 @@ rule simulate:
     threads: share_of_cores
     params:
         digest=lambda wildcards: grid.simulate_digest(CONFIG, SHARDS[wildcards.shard]),
+        stale=stale_option,
     shell:
-        "mfsweep simulate --shard {wildcards.shard} --cores {threads} --log {log}"
+        "mfsweep simulate --shard {wildcards.shard} --cores {threads} --log {log} {params.stale}"
