@@ -80,19 +80,14 @@ def connect(workers: Workers) -> Iterator[Client]:
     InputError
         If the scheduler does not answer within 30 seconds.
     """
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for library in (
+        "distributed",
+        "tornado.application",
+        "asyncio",
+    ):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
     if workers.address is None and workers.scheduler_file is None:
-        with (
-            LocalCluster(
-                n_workers=workers.count,
-                threads_per_worker=1,
-                processes=workers.count > 1,  # one worker needs no second process
-                protocol="tcp",
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-            ) as cluster,
-            Client(cluster) as client,
-        ):
+        with _local_cluster(workers.count) as cluster, Client(cluster) as client:
             yield client
         return
     try:
@@ -107,6 +102,24 @@ def connect(workers: Workers) -> Iterator[Client]:
         raise InputError(message) from error
     with client:
         yield client
+
+
+def _local_cluster(count: int) -> LocalCluster:
+    try:
+        return LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            processes=count > 1,  # one worker needs no second process
+            protocol="tcp",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        )
+    except (OSError, RuntimeError) as error:
+        message = (
+            f"{count} workers did not start ({type(error).__name__}: {error}): raise the limit of "
+            "open files (ulimit -n), free memory, or use fewer workers"
+        )
+        raise StoreError(message) from error
 
 
 def _each(

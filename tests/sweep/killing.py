@@ -50,10 +50,9 @@ def main(config_file, folder, journal):
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         began = journal.read_text().splitlines()
-        print(
-            json.dumps({"killed": os.WIFSIGNALED(status), "code": status, "began": began}),
-            flush=True,
-        )
+        told = {"killed": os.WIFSIGNALED(status), "code": status, "began": began}
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tiny_run import changed, simulate
+from zarr.storage import LocalStore
 
 from mfsweep.sweep.cell import run_cell
 from mfsweep.sweep.config import Config
@@ -19,6 +20,10 @@ from mfsweep.sweep.layout import DONE
 from mfsweep.sweep.store import axes, cell_states, read_cell
 from mfsweep.sweep.unasked import prune, unasked
 
+STEPS = [
+    *((LocalStore, name) for name in ("set", "delete")),
+    *((Path, name) for name in ("rename", "replace", "unlink")),
+]
 BETAS, SEEDS = [1.0, 4.0, 16.0], [0, 1, 2]
 
 
@@ -29,8 +34,6 @@ class Killed(BaseException):
 @contextmanager
 def killed_after(writes):
     """Stop at one of the writes, renames and removals that change the folder."""
-    from zarr.storage import LocalStore
-
     left = [writes]
 
     def counted(original):
@@ -62,6 +65,10 @@ def config(betas, seeds):
     return Config.model_validate(changed(grid={"beta": betas, "seed": seeds}))
 
 
+def some(values):
+    return st.sets(st.sampled_from(values), min_size=1).map(list)
+
+
 class Sweep(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
@@ -80,28 +87,18 @@ class Sweep(RuleBasedStateMachine):
     def store(self):
         return self.folder / "shards" / shards(self.config)[0].id / "trajectories.zarr"
 
-    @rule(
-        betas=st.lists(st.sampled_from(BETAS), min_size=1, unique=True),
-        seeds=st.lists(st.sampled_from(SEEDS), min_size=1, unique=True),
-    )
-    def ask(self, betas, seeds):
-        """Grow or shrink the grid."""
-        self.betas, self.seeds, self.finished = betas, seeds, False
-
-    @rule()
-    def resume(self):
+    @rule(betas=some(BETAS), seeds=some(SEEDS), writes=st.none() | st.integers(0, 80))
+    def grow_or_shrink_and_run(self, betas, seeds, writes):
+        """Ask for another grid and compute it, or be killed at one of the writes."""
+        self.betas, self.seeds = betas, seeds
         before = self.done()
-        (outcome,) = simulate(self.config, self.folder)
-        assert outcome.computed == len(self.betas) * len(self.seeds) - before
-        self.finished = True
-
-    @rule(writes=st.integers(0, 60))
-    def kill(self, writes):
-        with killed_after(writes):
+        with killed_after(-1 if writes is None else writes):
             try:
-                simulate(self.config, self.folder)
+                (outcome,) = simulate(self.config, self.folder)
             except Killed:
+                self.finished = False
                 return
+        assert outcome.computed == len(betas) * len(seeds) - before
         self.finished = True
 
     @rule(writes=st.integers(0, 40))
@@ -135,5 +132,7 @@ class Sweep(RuleBasedStateMachine):
                 assert np.array_equal(found["ess_median"], wanted.ess_median)
 
 
-Sweep.TestCase.settings = settings(max_examples=25, stateful_step_count=8, deadline=None)
+Sweep.TestCase.settings = settings(
+    max_examples=20, stateful_step_count=8, deadline=None, phases=[Phase.generate]
+)
 test_grow_shrink_kill_resume_prune = Sweep.TestCase
