@@ -1,42 +1,18 @@
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import xarray as xr
 import yaml
+from snake import ROOT, planned, snakemake
 
-ROOT = Path(__file__).parent.parent.parent
 TINY = yaml.safe_load((ROOT / "tests/workflow/tiny.yaml").read_text())
 
 pytestmark = pytest.mark.workflow
 
 
-def snakemake(folder, *arguments, check=True):
-    """Run Snakemake in a folder that holds config.yaml, with no environment activated."""
-    command = [sys.executable, "-m", "snakemake", "--cores", "2", "--snakefile", ROOT / "Snakefile"]
-    run = subprocess.run(
-        [*command, "--configfile", folder / "config.yaml", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    if check:
-        assert run.returncode == 0, run.stderr
-    return run
-
-
 def write(folder, **changes):
     (folder / "config.yaml").write_text(yaml.safe_dump({**TINY, **changes}))
-
-
-def planned(folder):
-    """Rules that a dry run would run."""
-    out = snakemake(folder, "--dry-run").stdout
-    return {rule for rule, _ in re.findall(r"^(\w+) +(\d+)$", out, re.MULTILINE)} - {"total"}
 
 
 @pytest.fixture(scope="module")
