@@ -187,3 +187,33 @@ def test_a_file_family_runs_with_its_measured_d_and_gap(tmp_path):
     run = mfsweep("simulate", "--config", config, "--cores", 1, folder=tmp_path)
     assert run.returncode == 0, run.stderr
     assert "head-d3-" in run.stderr
+
+
+VERBS = (
+    *("plan", "simulate", "measure", "collect", "plot", "report"),
+    *("status", "prune", "verify", "show"),
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_every_verb_has_an_example_that_parses(verb, capsys):
+    import typer
+
+    from mfsweep.cli import app
+
+    command = typer.main.get_command(app).commands[verb]
+    (example,) = [line for line in command.help.splitlines() if line.startswith("Example: ")]
+    program, named, *arguments = example.removeprefix("Example: ").split()
+    assert (program, named) == ("mfsweep", verb)
+    command.make_context(verb, arguments)
+
+
+def test_every_verb_is_in_the_readme_and_tested_for_its_help():
+    import typer
+
+    from mfsweep.cli import app
+
+    readme = (ROOT / "README.md").read_text()
+    commands = typer.main.get_command(app).commands
+    assert set(commands) == set(VERBS)
+    assert all(f"\nmfsweep {verb} " in readme for verb in commands)

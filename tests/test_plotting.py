@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -83,8 +84,11 @@ def test_files_say_what_made_them(run, written):
         if path.suffix == ".png":
             with Image.open(path) as image:
                 assert digest in image.info["Source"]
+                assert json.loads(image.info["Provenance"]) == provenance(run[0])
         else:
             data = path.read_bytes()
+            assert rb'"numerics_version"' in data
+            assert rb"\"run\": \"small\"".replace(b"\\", b"\\\\") in data or b'"config"' in data
             assert digest.encode() in data
             assert b"CreationDate" not in data
             assert b"/FontFile2" in data

@@ -1,5 +1,6 @@
 """Figures of a run: xarray Datasets in, matplotlib Figures out, and the files they go to."""
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -69,8 +70,8 @@ def _tokens(panels: tuple[Panel, ...], d: int, run_folder: Path) -> Figure:
 def write_figures(config: Config, run_folder: Path) -> list[Path]:
     """Write every figure of a run in every format that the config names.
 
-    The files carry the config's digest, the package's version and the git commit, and nothing
-    that changes from one call to the next.
+    The files carry what every store carries, the config itself included (PNG: text `Provenance`,
+    PDF: `Keywords`; both JSON), and nothing that changes from one call to the next.
 
     Parameters
     ----------
@@ -102,6 +103,8 @@ def _metadata(config: Config, name: str, suffix: str) -> dict[str, str | None]:
     software = f"mfsweep {made['mfsweep_version']}"
     source = f"config digest {made['config_digest']}, git commit {made['git_commit']}"
     label = f"{name} of run {config.run}"
+    whole = json.dumps(made)
     if suffix == "pdf":
-        return {"Title": label, "Creator": software, "Subject": source, "CreationDate": None}
-    return {"Title": label, "Software": software, "Source": source}
+        about = {"Title": label, "Creator": software, "Subject": source, "Keywords": whole}
+        return {**about, "CreationDate": None}
+    return {"Title": label, "Software": software, "Source": source, "Provenance": whole}
