@@ -16,8 +16,13 @@ from mfsweep.sweep.cell import start, weights_of
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import Shard, shards
 
-BASE_BYTES = 300e6
+BASE_BYTES = 240e6
 """A worker process before its first cell: interpreter, libraries, compiled code."""
+CELLS_SIMULATING = 4.0
+"""Peak of a simulation in units of its cell, which is filled as the integration goes: the chunk,
+compressed, with its checksum, and on its way to the file; measured 2.9 to 4.0."""
+CELLS_MEASURING = 7.2
+"""Peak of a measurement: decoding, the reference, differences; measured 6.3 to 7.2."""
 STEPS_PER_SHORTEST = 2.2
 """Accepted and rejected steps over the least number that the longest step allows: measured 1.5
 to 2.4 over beta from 8 to 512 at d = 2."""
@@ -49,17 +54,26 @@ def _cost(config: Config, shard: Shard) -> Cost:
     n, cells = int(shard.n_tokens), len(shard.betas) * len(shard.seeds)
     values = config.time.n_times * n * shard.d
     itemsize = np.dtype(config.store.dtype).itemsize
-    # measuring holds the cell, its reference and one difference; a step holds 12 token arrays
-    peak = 8.0 * (4 * values + 12 * n * shard.d)
-    if shard.d >= 16:
-        peak += 8.0 * 2 * 256 * 1024
     return Cost(
         shard,
         cells,
         cells * values * itemsize,
-        BASE_BYTES + peak,
+        BASE_BYTES + 8.0 * _peak_values(config, shard),
         cells * _evaluations(config, shard) * _seconds_per_drift(config, shard),
     )
+
+
+def _peak_values(config: Config, shard: Shard) -> float:
+    """Count the numbers that a worker holds at its peak, which is in measuring.
+
+    A step holds 12 token arrays; exact transport to more than two atoms holds three n x n matrices.
+    """
+    n = int(shard.n_tokens)
+    cell = config.time.n_times * n * shard.d
+    transport = 3 * n**2 if weights_of(config, shard).dominant().shape[1] > 1 else 0
+    blocks = 2 * 256 * 1024 if shard.d >= 16 else 0
+    measuring = CELLS_MEASURING * cell + transport
+    return max(CELLS_SIMULATING * cell + blocks, measuring) + 12 * n * shard.d
 
 
 def _evaluations(config: Config, shard: Shard) -> float:

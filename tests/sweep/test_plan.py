@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+from tiny_run import write_config
+
+from mfsweep.sweep import execute
+from mfsweep.sweep.cell import start
+from mfsweep.sweep.config import load_config
+from mfsweep.sweep.folder import shard_folder
+from mfsweep.sweep.grid import shards
+from mfsweep.sweep.plan import BASE_BYTES, plan
+from mfsweep.sweep.store import prepare
+
+
+def peak():
+    """Peak resident bytes of the process that runs this."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks are read from /proc")
+def test_the_peak_of_a_worker_is_what_plan_predicts_within_a_factor_of_1_3(tmp_path):
+    grid = {"n_tokens": [4096], "beta": [4.0], "seed": [0]}
+    file = write_config(tmp_path, grid=grid, time={"t_end": 1.0, "n_times": 1001})
+    config = load_config(file)
+    (shard,), (cost,) = shards(config), plan(config)
+    path = shard_folder(tmp_path, shard) / "trajectories.zarr"
+    prepare(path, config, shard, {0: start(config, shard, 0)[1]})
+    with execute.connect(execute.Workers(2)) as client:
+        assert max(client.run(peak).values()) < BASE_BYTES
+        client.submit(execute._simulate_cell, config, next(shard.cells()), path).result()
+        simulating = max(client.run(peak).values())
+        client.submit(execute._measure_seed, config, shard, 0, path).result()
+        measuring = max(client.run(peak).values())
+    assert simulating < measuring
+    assert cost.bytes_worker / 1.3 < measuring < 1.3 * cost.bytes_worker
+    assert cost.bytes_worker > 2.5 * BASE_BYTES, "the cell, not the process, decides here"
