@@ -50,6 +50,7 @@ Log = Annotated[
     typer.Option("--log", help="Write the lines on standard error here too.", callback=_log),
 ]
 
+_LONGEST_LINE = 300
 CONFIG, RESULTS = Path("config/config.yaml"), Path("results")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -378,5 +379,6 @@ def main() -> None:
         if debug:
             raise
         told = refused(Path(sys.argv[0]).stem, error) if isinstance(error, OSError) else error
-        say(f"mfsweep: {' '.join(str(told).split())}")
+        line = f"mfsweep: {' '.join(str(told).split())}"
+        say(line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}...")
         sys.exit(2 if isinstance(error, InputError) else 1)

@@ -200,6 +200,23 @@ def test_each_broken_value_is_refused_in_one_line_that_names_its_key(load, key):
         assert "; " in line, f"no remedy: {line}"
 
 
+def test_the_command_line_refuses_every_mutant_before_any_work(tmp_path, capsys):
+    from tiny_run import mfsweep
+
+    np.savez(tmp_path / "G0.npz", V=np.eye(2), B=np.eye(2))
+    file, results = tmp_path / "config.yaml", tmp_path / "results"
+    for i, (key, value) in enumerate(MUTANTS):
+        file.write_text(yaml.safe_dump(changed(key.replace("[0]", ".0"), value)))
+        verb = ("simulate", "measure", "collect", "status", "prune", "verify")[i % 6]
+        assert mfsweep(verb, "--config", file, "--results", results) == 2, (key, value)
+        out, err = capsys.readouterr()
+        (line,) = err.splitlines()
+        assert line.startswith(f"mfsweep: {key}")
+        assert len(line) <= 300
+        assert out == ""
+    assert not results.exists()
+
+
 @pytest.mark.parametrize(
     ("path", "near"),
     [
