@@ -194,11 +194,11 @@ def status(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores
 
     settings, folder = _open(config, results)
     rows = shard_status(settings, folder)
-    heads = ("done", "failed", "pending", "stale")
-    typer.echo(f"{'shard':32} {' '.join(f'{head:>7}' for head in heads)} {'measured':>8}")
+    heads = ("done", "failed", "pending")
+    typer.echo(f"{'shard':32} {' '.join(f'{head:>7}' for head in heads)} measured   stale")
     for row in rows:
         counts = " ".join(f"{getattr(row, head):7d}" for head in heads)
-        typer.echo(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8}")
+        typer.echo(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8} {row.stale:7d}")
     minutes = sum(row.seconds_left for row in rows) / cores / 60
     bound = "at least " if any(row.unknown for row in rows) else ""
     typer.echo(f"left: {bound}{minutes:.1f} min on {cores} cores")

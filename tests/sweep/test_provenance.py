@@ -138,7 +138,7 @@ def test_stale_cells_are_kept_on_request_and_every_result_says_so(tmp_path, late
     assert f"the cells are of numerics versions {first}, 7" in capsys.readouterr().err
     assert mfsweep("status", *results) == 0
     (line,) = [s for s in capsys.readouterr().out.splitlines() if s.startswith(shard.id)]
-    assert line.split()[1:] == ["2", "0", "0", "4", "yes"]
+    assert line.split()[1:] == ["2", "0", "0", "yes", "4"]
     assert run_all(grown, folder) == 4, "kept by this one request only"
     assert versions(folder, config) == [[7, 7]] * 3
     assert not holds_stale(folder, shard)

@@ -1,3 +1,5 @@
+import re
+import shutil
 import subprocess
 import sys
 
@@ -76,6 +78,39 @@ def test_the_snakefile_and_the_command_line_agree_on_every_digest(finished):
         for rule in ("simulate", "measure"):
             done = folder / "results/tiny/shards" / shard.id / f"{rule}.done"
             assert json.loads(done.read_text())["digest"] == simulate_digest(config, shard)
+
+
+def jobs(folder):
+    """How many jobs of each rule a dry run would run."""
+    out = snakemake(folder, "--dry-run").stdout
+    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", out, re.MULTILINE)}
+
+
+def care(folder, *arguments):
+    command = [sys.executable, "-m", "mfsweep", *arguments, "--config", "config.yaml"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_dry_run_plans_what_repair_leaves_to_do_and_prune_changes_nothing(finished, tmp_path):
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
+    write(tmp_path, grid={**TINY["grid"], "beta": {"geom": [4, 16, 3]}})
+    before = jobs(tmp_path)
+    assert before["simulate"] == 4
+    pruned = care(tmp_path, "prune", "--yes")
+    assert "cells at beta = 32" in pruned.stdout
+    assert jobs(tmp_path) == before
+    snakemake(tmp_path, "--until", "simulate")
+    for log in tmp_path.glob("results/tiny/logs/simulate-*.log"):
+        assert ": 0 computed, " in log.read_text()
+    assert "simulate" not in jobs(tmp_path)
+    chunk = next(tmp_path.glob("results/tiny/shards/*/trajectories.zarr/tokens/c/0/1/0/0/0"))
+    data = bytearray(chunk.read_bytes())
+    data[100] ^= 4
+    chunk.write_bytes(data)
+    assert care(tmp_path, "verify").returncode == 1
+    assert "simulate" not in jobs(tmp_path)
+    assert care(tmp_path, "verify", "--repair").returncode == 1
+    assert jobs(tmp_path)["simulate"] == 1
 
 
 def test_bad_input_is_one_line_and_exit_2(tmp_path):
