@@ -50,7 +50,6 @@ Log = Annotated[
     typer.Option("--log", help="Write the lines on standard error here too.", callback=_log),
 ]
 
-_LONGEST_LINE = 300
 CONFIG, RESULTS = Path("config/config.yaml"), Path("results")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -379,6 +378,5 @@ def main() -> None:
         if debug:
             raise
         told = refused(Path(sys.argv[0]).stem, error) if isinstance(error, OSError) else error
-        line = f"mfsweep: {' '.join(str(told).split())}"
-        say(line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}...")
+        say(f"mfsweep: {' '.join(str(told).split())}")
         sys.exit(2 if isinstance(error, InputError) else 1)

@@ -6,7 +6,8 @@ from typing import NoReturn
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-_MAX_LINE = 300
+_MAX_LINE = 300 - len("mfsweep: ")
+"""The command line puts its name before a refusal; the whole line has at most 300 characters."""
 
 
 def refuse(allowed: str, remedy: str = "", *at: object, **got: object) -> NoReturn:
