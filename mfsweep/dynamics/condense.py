@@ -10,6 +10,7 @@ as a query, it takes sums at nodes to sums at tokens:
 What all members of a group share is taken out first: with c the patch's centre, keys are
 interpolated relative to e^{<q, x>}, q = beta B^T c the query that c has, and sums relative to
 e^{<x, k>} of the key k = beta B y that c looks at. `patches` finds the groups and their nodes.
+While tokens are spread over the circle, nodes stand for them as keys alone (see `circle`).
 """
 
 import math
@@ -19,9 +20,11 @@ import numpy as np
 from numba import njit
 
 from mfsweep._types import Array, Masses, Tokens
+from mfsweep.dynamics.circle import condense
 from mfsweep.dynamics.kernels import (
     TILE,
     SoftmaxAverage,
+    Tiles,
     floors,
     fused_sums,
     headroom_of,
@@ -31,8 +34,10 @@ from mfsweep.dynamics.kernels import (
     tiles_of,
 )
 from mfsweep.dynamics.patches import DIGITS, Groups, field_of, find_groups
-from mfsweep.dynamics.tiles import Runs, Tree, neighbour_tree
+from mfsweep.dynamics.tiles import Runs, Tree, equal_runs, neighbour_tree
 
+MOSTLY = 0.75
+"""On the circle, groups that leave out fewer tokens than this part give way to nodes as keys."""
 _LEBESGUE = math.log(4.0)  # growth of an interpolation's error in the other coordinate
 
 
@@ -235,22 +240,38 @@ def condensed_average(
     return result._replace(pairs=min(pairs, n * n))
 
 
+def _tiles_on_circle(x: Array, mass: Array, square: Array, q: Array) -> Tiles:
+    """Condense the keys alone, for queries as long as the longest."""
+    order = np.argsort(np.arctan2(x[:, 1], x[:, 0]), kind="stable")
+    points = np.ascontiguousarray(x[order, :2].T)
+    longest = float(np.sqrt(np.max(np.sum(q * q, axis=1))))
+    nodes, weights = condense(points, np.stack([mass, square])[:, order], longest)
+    starts = equal_runs(nodes.shape[1], TILE)
+    return tiles_of(in_three(nodes.T), weights[0], weights[1], starts)
+
+
 def _table(x: Array, form: Array, mass: Array, square: Array, tree: Tree) -> tuple[Array, int]:
     """Return sums of every token, (n, 5) as in gather, and the pairs; x in the tree's order."""
-    starts, headroom = tree.starts, headroom_of(np.float64)
+    starts = tree.starts
     q = x @ form
     tiles = tiles_of(x, mass, square, starts)
     floor = floors(np.ascontiguousarray(q.T), starts, tiles)
     queries = field_of(q, DIGITS - floor, np.empty(0), len(tree.child))
     keys = field_of(x @ form.T, np.full(len(x), DIGITS), mass, len(tree.child))
     groups = find_groups(x, tree, form, mass, floor, (queries, keys), tiles.caps.centre)
-    if len(groups.runs) > 0:
+    saved = np.sum(groups.runs[:, 1] - groups.runs[:, 0] - groups.runs[:, 2] * groups.runs[:, 3])
+    spread = saved < MOSTLY * len(x) and not x[:, 2].any()
+    grouped = len(groups.runs) > 0 and not spread
+    if spread:  # on the circle, where nodes serve every query
+        tiles = _tiles_on_circle(x, mass, square, q)
+    if grouped:
         points, starts, columns, lagrange = place(x, starts, mass, square, floor, groups)
         q, floor = points @ form, columns[2]
         tiles = tiles_of(points, columns[0], columns[1], starts)
     limit = floor + negligible(np.float64)
-    sums = fused_sums(np.ascontiguousarray(q.T), starts, tiles, limit, headroom)
+    rows, headroom = np.ascontiguousarray(q.T), headroom_of(np.float64)
+    sums = fused_sums(rows, starts, tiles, limit, headroom)
     table = np.column_stack([sums.square, sums.zeroth, sums.first])
-    if len(groups.runs) > 0:
+    if grouped:
         table = gather(x, points, groups, lagrange, sums.shift, table)
     return table, sums.pairs

@@ -208,7 +208,7 @@ def integrate(
         record.steps, t = record.steps + 1, after
         state = settle(t, State(proposal, stages[-1]))
         if not control.fixed:
-            h = min(control.longest, h * _growth(error, error_before, method.order))
+            h = min(control.longest, h * growth(error, error_before, method.order))
         error_before = max(error, 1e-4)
 
 
@@ -261,7 +261,7 @@ def _shorter(h: float, error: float, method: RungeKutta) -> float:
     return float(h * max(SHRINK_MOST, SAFETY * error ** (-1 / method.order)))
 
 
-def _growth(error: float, error_before: float, order: int) -> float:
+def growth(error: float, error_before: float, order: int) -> float:
     """PI controller: factor on the step from this error and the one before, both over tolerance."""
     if error == 0.0:
         return GROW_MOST

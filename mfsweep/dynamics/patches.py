@@ -35,6 +35,8 @@ WIDEST = 0.5
 """Largest |a| or |b| that an ellipse may reach."""
 FEWEST = 24
 """Tokens worth a group."""
+ROUNDOFF = 1e-15
+"""Half-width that is roundoff of unit vectors, such as across the circle's plane."""
 LOSS = 9.0
 """Logarithm of how far terms may exceed the sum: roundoff grows by as much."""
 SMALL_BALL = 2.0
@@ -147,7 +149,8 @@ def _patch(x: Array, start: int, stop: int) -> Any:
     frame[0] = c / math.sqrt((c * c).sum())
     _axes(x, start, stop, frame)
     low_a, high_a, low_b, high_b = _project(x, start, stop, frame)
-    return Patch(frame, (max(high_a, -low_a), max(high_b, -low_b)))
+    one, two = max(high_a, -low_a), max(high_b, -low_b)
+    return Patch(frame, (one if one > ROUNDOFF else 0.0, two if two > ROUNDOFF else 0.0))
 
 
 @njit(cache=True, error_model="numpy")
@@ -254,6 +257,21 @@ def _nodes_for(
     return math.ceil(p1), math.ceil(p2)
 
 
+@njit(cache=True, error_model="numpy")
+def _nodes_with(
+    patch: Patch, shared: Array, worth: float, field: Field, tree: Tree, most: float
+) -> tuple[float, float]:
+    """Return _nodes_for, or what serves without taking out shared, which it then sets to zero.
+
+    Narrow groups that attend to one place do better with it, wide ones without.
+    """
+    p1, p2 = _nodes_for(patch, shared, worth, field, tree, most)
+    if p1 * p2 <= most:
+        return p1, p2
+    shared[:] = 0.0
+    return _nodes_for(patch, shared, worth, field, tree, most)
+
+
 # ---- all groups ----------------------------------------------------------------------------
 
 
@@ -302,14 +320,13 @@ def find_groups(
         if stop - start < FEWEST:
             continue
         patch, most = _patch(x, start, stop), (stop - start) / GAIN
-        c = patch.frame[0]
-        query = c @ form
+        query = patch.frame[0] @ form
         key = form @ places[np.argmax(places @ query)]  # what the group looks at
         worth = math.log(mass[start:stop].sum())
-        p1, p2 = _nodes_for(patch, query, worth, fields[0], tree, most)
+        p1, p2 = _nodes_with(patch, query, worth, fields[0], tree, most)
         if p1 * p2 <= most:
             worth = -floor[start:stop].min()
-            r1, r2 = _nodes_for(patch, key, worth, fields[1], tree, most)
+            r1, r2 = _nodes_with(patch, key, worth, fields[1], tree, most)
             p1, p2 = max(p1, r1), max(p2, r2)
         if p1 * p2 <= most:
             runs[size] = start, stop, int(p1), int(p2)

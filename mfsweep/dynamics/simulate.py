@@ -163,7 +163,7 @@ def simulate(
     array([[1., 0.]])
     """
     x0, mass = check_tokens(x0, weights, mass)
-    times = _check_times(times)
+    times = check_times(times)
     _check_solver(beta, method, rtol, atol, step, merge_radius)
     flow, record = _Flow(x0, weights, beta, mass), StepRecord()
     norm = max(float(np.linalg.norm(weights.V, 2)), np.finfo(float).tiny)
@@ -221,7 +221,8 @@ class _Settling:
         return state
 
 
-def _check_times(times: Times) -> Times:
+def check_times(times: Times) -> Times:
+    """Return the times as float64, or refuse them."""
     times = np.asarray(times, dtype=np.float64)
     if times.ndim != 1 or len(times) == 0 or not np.isfinite(times).all():
         message = f"times has shape {times.shape}: expected (time,) with finite values"

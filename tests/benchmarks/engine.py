@@ -106,7 +106,7 @@ def against_torch():
 
     torch.set_num_threads(1)
     for d, wanted in ((2, 1.5), (3, 1.5), (8, 1.3), (64, 1.0), (384, 1.0)):
-        x, mass, weights, beta = start(4096, d, 8.0, "identity")
+        x, mass, weights, _ = start(4096, d, 8.0, "identity")
         keys = torch.from_numpy(x)[None, None]
 
         def theirs(x=x, keys=keys):
@@ -193,7 +193,7 @@ def one_cell_to_its_crossover():
             crossing(times, simulate(x, G0, 20.0, times=times, rtol=rtol).tokens, G0) / exact - 1
         )
         assert error < accuracy
-        work = f"G0, beta = 20, 2000 tokens, to the crossover at {accuracy:.2%}, against Euler {step:g}"
+        work = f"G0, beta = 20, 2000 tokens, crossover to {accuracy:.2%}, against Euler {step:g}"
         yield work, theirs / ours, wanted, f"error {error:.1e}"
 
 
