@@ -1,5 +1,7 @@
 """Initial tokens on the sphere and their masses."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -7,10 +9,12 @@ import numpy as np
 from mfsweep._errors import InputError
 from mfsweep._types import Array, Masses, Tokens
 from mfsweep.dynamics.sphere import normalise
-from mfsweep.dynamics.weights import Seed
+from mfsweep.dynamics.weights import Seed, load_arrays
 
-Distribution = Literal["uniform", "vmf"]
+Distribution = Literal["uniform", "vmf", "mixture", "file"]
 Sampling = Literal["iid", "antipodal", "qmc", "equispaced"]
+Component = tuple[float, Array, float]
+"""Weight, mean direction and concentration of a mixture's part."""
 
 
 def initial_tokens(
@@ -22,8 +26,10 @@ def initial_tokens(
     seed: Seed,
     direction: Array | None = None,
     kappa: float | None = None,
+    components: Sequence[Component] = (),
+    path: str | Path | None = None,
 ) -> tuple[Tokens, Masses]:
-    """Draw n tokens from a density on S^{d-1}, with equal masses 1/n.
+    """Draw n tokens from a density on S^{d-1}, with equal masses 1/n, or from a file.
 
     Parameters
     ----------
@@ -32,25 +38,32 @@ def initial_tokens(
     d
         Dimension, at least 2.
     distribution
-        "uniform", or "vmf": von Mises-Fisher, density proportional to e^{kappa <direction, x>}.
+        "uniform"; "vmf": von Mises-Fisher, density proportional to e^{kappa <direction, x>};
+        "mixture" of such; "file": rows of a file, scaled to length 1.
     sampling
         "iid"; "antipodal": n/2 iid tokens and their mirror images -x; "qmc": scrambled Sobol
         points, mapped to the sphere by the angle (d = 2) or by normal quantiles; "equispaced":
-        angles 2 pi (i + 1/2) / n, d = 2 only, no randomness. "vmf" is drawn iid.
+        angles 2 pi (i + 1/2) / n, d = 2 only, no randomness. Only "uniform" knows others than iid.
     seed
         Seed of the stream. With "iid" the first tokens of a longer draw are those of a shorter.
     direction, kappa
         Mean direction, shape (d,), and concentration > 0 of "vmf".
+    components
+        Of "mixture": weight > 0 (relative), direction (d,) and kappa >= 0 of each; kappa = 0 is
+        uniform.
+    path
+        Of "file": an .npz with "tokens" (rows, d) and perhaps "mass" (rows,), positive. All rows
+        in order if there are n, a draw without repetition if there are more.
 
     Returns
     -------
     tokens, mass
-        Shapes (n, d) and (n,).
+        Shapes (n, d) and (n,); masses sum to 1.
 
     Raises
     ------
     InputError
-        If the combination is not defined.
+        If the combination is not defined, or a file does not hold what is asked for.
 
     >>> tokens, mass = initial_tokens(4, 2, sampling="equispaced", seed=0)
     >>> np.round(tokens[0] * np.sqrt(2), 12), float(mass.sum())
@@ -60,8 +73,12 @@ def initial_tokens(
         message = f"n_tokens = {n_tokens}, d = {d}: need n_tokens >= 1 and d >= 2"
         raise InputError(message)
     stream = np.random.default_rng(seed)
+    if distribution == "file" and path is not None:
+        return _from_file(Path(path), n_tokens, d, sampling, stream)
     if distribution == "vmf":
         tokens = _von_mises_fisher(n_tokens, d, sampling, stream, direction, kappa)
+    elif distribution == "mixture":
+        tokens = _mixture(n_tokens, d, sampling, stream, components)
     elif distribution == "uniform" and sampling == "iid":
         tokens = normalise(stream.standard_normal((n_tokens, d)))
     elif distribution == "uniform" and sampling == "antipodal" and n_tokens % 2 == 0:
@@ -78,6 +95,82 @@ def initial_tokens(
         )
         raise InputError(message)
     return tokens, np.full(n_tokens, 1.0 / n_tokens)
+
+
+def _mixture(
+    n_tokens: int,
+    d: int,
+    sampling: str,
+    stream: np.random.Generator,
+    components: Sequence[Component],
+) -> Tokens:
+    """Choose a component for each token, then draw the component's tokens."""
+    weights = np.array([weight for weight, _, _ in components], dtype=np.float64)
+    if sampling != "iid" or not (
+        len(weights) and (weights > 0).all() and np.isfinite(weights).all()
+    ):
+        message = (
+            f"distribution = mixture with sampling = {sampling}, {len(weights)} components: needs "
+            "sampling iid and components of weight > 0"
+        )
+        raise InputError(message)
+    chosen = stream.choice(len(weights), n_tokens, p=weights / weights.sum())
+    tokens = np.empty((n_tokens, d))
+    for k, (_, direction, kappa) in enumerate(components):
+        rows = np.flatnonzero(chosen == k)
+        if kappa == 0:
+            tokens[rows] = normalise(stream.standard_normal((len(rows), d)))
+        elif len(rows):
+            tokens[rows] = _von_mises_fisher(len(rows), d, "iid", stream, direction, kappa)
+    return tokens
+
+
+def _from_file(
+    path: Path, n_tokens: int, d: int, sampling: str, stream: np.random.Generator
+) -> tuple[Tokens, Masses]:
+    """Read tokens and masses; draw rows without repetition where there are more than asked for."""
+    if sampling != "iid":
+        message = f"distribution = file with sampling = {sampling}: needs sampling iid"
+        raise InputError(message)
+    tokens, mass = load_tokens(path)
+    if len(tokens) < n_tokens or tokens.shape[1] != d:
+        message = (
+            f"{path} holds {len(tokens)} tokens of dimension {tokens.shape[1]}: asked for "
+            f"n_tokens = {n_tokens} at d = {d}; lower n_tokens or give another file"
+        )
+        raise InputError(message)
+    if len(tokens) > n_tokens:
+        rows = np.sort(stream.choice(len(tokens), n_tokens, replace=False))
+        tokens, mass = tokens[rows], mass[rows]
+    return normalise(tokens), mass / mass.sum()
+
+
+def load_tokens(path: str | Path) -> tuple[Array, Masses]:
+    """Read tokens (rows, d), as they are, and masses (rows,) from an .npz file; never unpickles.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or rows are zero or not finite, or masses not positive.
+    """
+    arrays = load_arrays(path)
+    if "tokens" not in arrays:
+        message = f"{path} holds {sorted(arrays)}: save an array tokens, and mass if you like"
+        raise InputError(message)
+    tokens = np.asarray(arrays["tokens"], dtype=np.float64)
+    mass = np.asarray(arrays.get("mass", np.ones(len(tokens))), dtype=np.float64)
+    good = (
+        tokens.ndim == 2 and np.isfinite(tokens).all() and (np.abs(tokens).max(axis=-1) > 0).all()
+    )
+    if not (good and len(tokens)):
+        message = (
+            f"{path}: tokens has shape {tokens.shape}: needs (rows, d), finite, no row of zeros"
+        )
+        raise InputError(message)
+    if mass.shape != tokens.shape[:1] or not (np.isfinite(mass).all() and (mass > 0).all()):
+        message = f"{path}: mass has shape {mass.shape}: needs {len(tokens)} positive numbers"
+        raise InputError(message)
+    return tokens, mass
 
 
 def _on_circle(turn: Array) -> Tokens:

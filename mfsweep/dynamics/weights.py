@@ -24,7 +24,10 @@ EIGENVALUE_TOLERANCE = 1e-8
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What Assumption 1 of arXiv 2605.10931 asks of a weight pair, and what the theory predicts."""
+    """What Assumption 1 of arXiv 2605.10931 asks of a weight pair, and what the theory predicts.
+
+    Without a metastable target the multiplicity is 0 and what speaks of E is NaN.
+    """
 
     condition_B: float
     """Condition number of B in the 2-norm."""
@@ -125,19 +128,24 @@ class Weights:
         InputError
             If that eigenvalue is complex or defective: there is no metastable target then.
         """
-        return self._dominant
-
-    @cached_property
-    def _dominant(self) -> Basis:
-        basis = dominant_eigenspace(self.A)
-        residual = np.linalg.norm(self.A @ basis - self.eigenvalues[0] * basis)
-        if residual > np.sqrt(EIGENVALUE_TOLERANCE) * np.linalg.norm(self.A):
+        if not self.has_target:
             message = (
                 "A = V B^T has a complex or defective dominant eigenvalue: tokens have no "
                 "metastable target; choose V and B with a real semisimple one"
             )
             raise InputError(message)
-        return basis
+        return self._dominant
+
+    @cached_property
+    def _dominant(self) -> Basis:
+        return dominant_eigenspace(self.A)
+
+    @cached_property
+    def has_target(self) -> bool:
+        """Whether A's dominant eigenvalue is real and semisimple, so that E is defined."""
+        basis = self._dominant
+        residual = np.linalg.norm(self.A @ basis - self.eigenvalues[0] * basis)
+        return bool(residual <= np.sqrt(EIGENVALUE_TOLERANCE) * np.linalg.norm(self.A))
 
     @cached_property
     def dual(self) -> Basis:
@@ -159,10 +167,16 @@ class Weights:
         ()
         """
         asymmetry, condition = _asymmetry(self.A), float(np.linalg.cond(self.B))
-        basis = self.dominant()
-        images = np.linalg.norm(self.B.T @ basis, axis=0)
-        norm = float(np.linalg.norm(self.B.T @ basis, 2))
+        norm = rate = misalignment = angle = np.nan
+        if self.has_target:
+            basis = self.dominant()
+            images = np.linalg.norm(self.B.T @ basis, axis=0)
+            norm = float(np.linalg.norm(self.B.T @ basis, 2))
+            rate = self.gap / norm if norm > 0 else np.inf
+            misalignment = float(np.max(images - np.sum(basis * (self.B @ basis), axis=0)))
+            angle = float(scipy.linalg.subspace_angles(basis, self.terminal()).max())
         checks = {
+            "dominant eigenvalue of A real and semisimple": self.has_target,
             "B invertible": condition < 1 / np.finfo(float).eps,
             "A symmetric": asymmetry <= SYMMETRY_TOLERANCE,
             "gap > 0": self.gap > 0,
@@ -172,12 +186,12 @@ class Weights:
             condition_B=condition,
             asymmetry=asymmetry,
             gap=self.gap,
-            multiplicity=basis.shape[1],
+            multiplicity=self._dominant.shape[1] if self.has_target else 0,
             spectrum_V=tuple(complex(z) for z in spectrum),
-            angle=float(scipy.linalg.subspace_angles(basis, self.terminal()).max()),
+            angle=angle,
             norm_BTe=norm,
-            rate=self.gap / norm if norm > 0 else np.inf,
-            misalignment=float(np.max(images - np.sum(basis * (self.B @ basis), axis=0))),
+            rate=rate,
+            misalignment=misalignment,
             violated=tuple(name for name, holds in checks.items() if not holds),
         )
 
@@ -317,20 +331,31 @@ def _check_family(
             raise InputError(message)
 
 
+def load_arrays(path: str | Path) -> dict[str, Array]:
+    """Read every array of an .npz file; never unpickles.
+
+    Raises
+    ------
+    InputError
+        If it is no such file.
+    """
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, BadZipFile, TypeError, AttributeError) as error:
+        message = f"{path}: not a readable .npz file of plain arrays ({error})"
+        raise InputError(message) from error
+
+
 def load_weights(path: str | Path) -> Weights:
-    """Read V and B, or Q, K and V (then B = Q^T K), from an .npz file; never unpickles.
+    """Read V and B, or Q, K and V (then B = Q^T K), from an .npz file.
 
     Raises
     ------
     InputError
         If the file cannot be read or holds neither pair of names.
     """
-    try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, BadZipFile, TypeError, AttributeError) as error:
-        message = f"{path}: not a readable .npz file of plain arrays ({error})"
-        raise InputError(message) from error
+    arrays = load_arrays(path)
     if {"V", "B"} <= arrays.keys():
         return Weights(arrays["V"], arrays["B"])
     if {"Q", "K", "V"} <= arrays.keys():

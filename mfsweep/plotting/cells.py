@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mfsweep._types import Array, Masses, Times
+from mfsweep._types import Array, Basis, Masses, Times, Tokens
 from mfsweep.dynamics.weights import Weights
 from mfsweep.plotting.panels import Panel, flagged
 from mfsweep.sweep.folder import shard_folder
@@ -46,6 +46,11 @@ class Orbit:
     basin: NDArray[np.bool_]
     turnaround: float
     crossover: float
+
+    @property
+    def dominant(self) -> Basis:
+        """Basis of E (d, m), with no column where there is no metastable target."""
+        return self.weights.dominant() if self.weights.has_target else np.empty((self.shard.d, 0))
 
     def moments(self) -> list[tuple[str, int]]:
         """Return what is shown: names and indices of saved times, in order of time."""
@@ -100,10 +105,18 @@ def read_orbit(panels: Sequence[Panel], d: int, run_folder: Path) -> Orbit | Non
         times=panel.curves.time.values,
         tokens=tokens,
         mass=mass,
-        basin=tokens[0] @ panel.weights.dual[:, 0] > 0,
+        basin=_basin(tokens[0], panel.weights),
         turnaround=float(panel.median_event("turnaround")[row]),
         crossover=float(panel.events("crossover")[0][row, column]) if crossed else np.nan,
     )
+
+
+def _basin(x: Tokens, weights: Weights) -> NDArray[np.bool_]:
+    """Tell which tokens are bound for +e; all, where there is no metastable target."""
+    if not weights.has_target:
+        return np.ones(len(x), dtype=bool)
+    bound: NDArray[np.bool_] = x @ weights.dual[:, 0] > 0
+    return bound
 
 
 def _largest_crossing(panel: Panel) -> float:

@@ -41,14 +41,14 @@ def tokens_circle(orbit: Orbit | None) -> Figure:
     axes = figure.subplots(1, len(moments), squeeze=False)[0]
     for axis, (text, k) in zip(axes, moments, strict=True):
         _frame(axis, f"{text}\n$t={orbit.times[k]:.3g}$")
-        _line(axis, orbit.weights.dominant(), "-")
+        _line(axis, orbit.dominant, "-")
         _line(axis, orbit.weights.terminal(), "--")
         for bound, colour, marker, _ in _BASINS:
             chosen = orbit.basin == bound
             x, mass = gather(orbit.tokens[k][chosen], orbit.mass[chosen])
             radius = 1.0 + (_APART if bound else -_APART)
             _scatter(axis, radius * x, mass, _AREA[2], colour, marker)
-    lines = [Line2D([], [], color="0.4", label=r"$E$")]
+    lines = [Line2D([], [], color="0.4", label=r"$E$")] if orbit.dominant.size else []
     lines += [Line2D([], [], color="0.4", ls="--", label=r"$V$'s dominant direction")]
     _finish(figure, orbit, lines)
     return figure
@@ -73,11 +73,11 @@ def tokens_sphere(orbit: Orbit | None) -> Figure:
     moments = orbit.moments()
     figure = Figure(figsize=(_SIZE * len(moments), 2 * _SIZE + 0.9), layout="constrained")
     axes = figure.subplots(2, len(moments), squeeze=False)
-    view = camera(orbit.weights.dominant(), orbit.weights.terminal())
+    view = camera(orbit.dominant, orbit.weights.terminal())
     for column, (text, k) in zip(axes.T, moments, strict=True):
         for axis, near in zip(column, (True, False), strict=True):
             _frame(axis, f"{text}\n$t={orbit.times[k]:.3g}$" if near else "")
-            _subspace(axis, orbit.weights.dominant(), view, near=near, mark="P", style="-")
+            _subspace(axis, orbit.dominant, view, near=near, mark="P", style="-")
             _subspace(axis, orbit.weights.terminal(), view, near=near, mark="X", style="--")
             for bound, colour, marker, _ in _BASINS:
                 chosen = orbit.basin == bound
@@ -86,9 +86,9 @@ def tokens_sphere(orbit: Orbit | None) -> Figure:
                 _scatter(axis, project(x[here], view), mass[here], _AREA[3], colour, marker)
     for axis, text in zip(axes[:, 0], ("near hemisphere", "far hemisphere"), strict=True):
         axis.text(-1.2, 0.0, text, rotation=90, ha="center", va="center")
-    e = _space_handle(orbit.weights.dominant(), "P", "-", r"$E$")
+    e = _space_handle(orbit.dominant, "P", "-", r"$E$")
     v = _space_handle(orbit.weights.terminal(), "X", "--", r"$V$'s dominant eigenspace")
-    _finish(figure, orbit, [e, v])
+    _finish(figure, orbit, [e, v] if orbit.dominant.size else [v])
     return figure
 
 
@@ -110,7 +110,7 @@ def gather(x: Array, mass: Array) -> tuple[Array, Array]:
 
 def camera(dominant: Basis, terminal: Basis) -> Array:
     """Return right, up and view as rows: E and V's first direction lie in the near hemisphere."""
-    e = dominant[:, 0]
+    e = dominant[:, 0] if dominant.size else terminal[:, 0]
     across = terminal[:, 0] - (terminal[:, 0] @ e) * e
     if np.linalg.norm(across) < 1e-6:
         axis = np.eye(3)[np.abs(e).argmin()]

@@ -166,11 +166,13 @@ def token_figure(orbit: Orbit) -> go.Figure:
         for i, (colour, symbol, name) in enumerate(looks)
     ]
     spaces = (
-        (orbit.weights.dominant(), "E", "solid"),
+        (orbit.dominant, "E", "solid"),
         (orbit.weights.terminal(), "V's dominant eigenspace", "dash"),
     )
     lines = [
-        _space(basis, name, dash) for basis, name, dash in spaces if basis.shape[1] < orbit.shard.d
+        _space(basis, name, dash)
+        for basis, name, dash in spaces
+        if 0 < basis.shape[1] < orbit.shard.d
     ]
     figure = go.Figure(data=[*traces, *_frame(orbit.shard.d), *lines], frames=frames)
     return figure.update_layout(**_LAYOUT, **_axes(orbit.shard.d))

@@ -34,18 +34,20 @@ def _weights(options: Family, d: int, gap: float) -> Weights:
 def start(config: Config, shard: Shard | Cell, seed: int) -> tuple[Tokens, Masses]:
     """Return the initial tokens and masses of one seed; they do not depend on beta."""
     initial = config.initial
-    direction = None
-    if initial.tilt is not None:
-        weights = weights_of(config, shard)
-        direction = _tilted(weights.dominant()[:, 0], initial.tilt)
+
+    def tilted(angle: float) -> Array:
+        return _tilted(weights_of(config, shard).dominant()[:, 0], angle)
+
     return initial_tokens(
         int(shard.n_tokens),
         shard.d,
         distribution=initial.distribution,
         sampling=initial.sampling,
         seed=token_stream(seed, shard.d, shard.gap),
-        direction=direction,
+        direction=None if initial.tilt is None else tilted(initial.tilt),
         kappa=initial.kappa,
+        components=[(c.weight, tilted(c.tilt), c.kappa) for c in initial.components],
+        path=initial.path,
     )
 
 
@@ -70,6 +72,8 @@ def _simulated(config: Config, place: Shard | Cell, seed: int, beta: float) -> T
         method=solver.method,
         rtol=solver.rtol,
         atol=solver.atol,
+        step=solver.step,
+        merge_radius=solver.merge_radius,
     )
 
 
@@ -124,15 +128,28 @@ def measure_cell(
     dict of str to Array
         Curves by the names of CURVES, each of shape (time,).
     """
+    return {
+        **_metastable_curves(tokens, mass, weights, initial),
+        "distance_terminal": distance_terminal(tokens, weights, mass),
+        "distance_terminal_modulus": distance_terminal(tokens, weights, mass, "modulus"),
+        "w2_stability": coupling_distance(tokens, reference, mass),
+        "log_energy": _log_energy(tokens, mass, weights, beta),
+    }
+
+
+def _metastable_curves(
+    tokens: Array, mass: Masses, weights: Weights, initial: Tokens
+) -> dict[str, Array]:
+    """Measure distances to the metastable target and to E; NaN where there are none."""
+    if not weights.has_target:
+        nothing = np.full(len(tokens), np.nan)
+        names = ("w2_metastable", "w2_coupling", "distance_dominant")
+        return dict.fromkeys(names, nothing)
     target = project_dominant(initial, weights)
     return {
         "w2_metastable": w2_curve(tokens, target, mass),
         "w2_coupling": coupling_distance(tokens, target, mass),
         "distance_dominant": distance_dominant(tokens, weights, mass),
-        "distance_terminal": distance_terminal(tokens, weights, mass),
-        "distance_terminal_modulus": distance_terminal(tokens, weights, mass, "modulus"),
-        "w2_stability": coupling_distance(tokens, reference, mass),
-        "log_energy": _log_energy(tokens, mass, weights, beta),
     }
 
 

@@ -150,7 +150,14 @@ def _switches(
     status = np.zeros(shape, dtype=np.uint8)
     grid = times(config.time)
     for shard in asked:
-        distance = separation(weights_of(config, shard))
+        weights = weights_of(config, shard)
+        if not weights.has_target:
+            computed = np.isfinite(curves["distance_terminal"][..., 0])
+            mask = np.zeros_like(computed)
+            mask[axes.place(shard)][axes.cells(shard)] = True
+            status[:, computed & mask] = STATUSES.index("absent")
+            continue
+        distance = separation(weights)
         place = axes.place(shard)
         rows, columns = axes.cells(shard)
         for cell in ((*place, int(i), int(j)) for i in rows.ravel() for j in columns.ravel()):

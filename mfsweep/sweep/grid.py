@@ -18,7 +18,7 @@ from mfsweep.sweep.config import Config, File, Part, Time, one_line, significant
 if TYPE_CHECKING:
     from mfsweep._types import Times
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 """Raised when the same config would give other numbers: cells of older versions are stale."""
 
 
@@ -187,7 +187,7 @@ def cell_digest(config: Config, shard: Shard, *, numerics: bool = True) -> str:
             "numerics": NUMERICS_VERSION if numerics else None,
             "family": _options(config, shard.family),
             "place": [shard.d, shard.gap, shard.n_tokens],
-            "initial": config.initial.model_dump(),
+            "initial": _initial(config),
             "time": config.time.model_dump(),
             "solver": config.solver.model_dump(),
             "dtype": config.store.dtype,
@@ -214,7 +214,8 @@ def figures_digest(config: Config) -> str:
 def config_digest(config: Config) -> str:
     """Return the digest of the whole config, comments and paths aside."""
     families = {label: _options(config, label) for label in config.families}
-    return _digest(config.model_dump(exclude={"families"}) | {"families": families})
+    files = {"families": families, "initial": _initial(config)}
+    return _digest(config.model_dump(exclude=set(files)) | files)
 
 
 def _digest(value: object) -> str:
@@ -227,13 +228,24 @@ def _options(config: Config, label: str) -> dict[str, Any]:
     family = config.families[label]
     if not isinstance(family, File):
         return family.model_dump()
+    return {"kind": family.kind, "content": _content_of(family.path, f"families.{label}.path")}
+
+
+def _initial(config: Config) -> dict[str, Any]:
+    """Return the section ``initial``, a file's path replaced by its content."""
+    options, path = config.initial.model_dump(), config.initial.path
+    if path is not None:
+        options["path"] = _content_of(path, "initial.path")
+    return options
+
+
+def _content_of(path: Path, key: str) -> str:
     try:
-        state = family.path.stat()
-        content = _content(family.path, state.st_mtime_ns, state.st_size)
+        state = path.stat()
+        return _content(path, state.st_mtime_ns, state.st_size)
     except OSError as error:
-        message = f"families.{label}.path = {family.path}: cannot be read ({error.strerror})"
+        message = f"{key} = {path}: cannot be read ({error.strerror})"
         raise InputError(one_line(f"{message}; restore the file or correct the path")) from error
-    return {"kind": family.kind, "content": content}
 
 
 @lru_cache(maxsize=64)

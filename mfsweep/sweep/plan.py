@@ -70,7 +70,7 @@ def _peak_values(config: Config, shard: Shard) -> float:
     """
     n = int(shard.n_tokens)
     cell = config.time.n_times * n * shard.d
-    transport = 3 * n**2 if weights_of(config, shard).dominant().shape[1] > 1 else 0
+    transport = 3 * n**2 if weights_of(config, shard).assumptions().multiplicity > 1 else 0
     blocks = 2 * 256 * 1024 if shard.d >= 16 else 0
     measuring = CELLS_MEASURING * cell + transport
     return max(CELLS_SIMULATING * cell + blocks, measuring) + 12 * n * shard.d

@@ -49,6 +49,51 @@ def test_von_mises_fisher_has_its_mean_length(d):
     np.testing.assert_allclose(tokens.mean(axis=0), length * direction, atol=0.02)
 
 
+def test_a_mixture_has_its_parts_in_their_shares():
+    parts = [(3.0, np.eye(3)[0], 200.0), (1.0, -np.eye(3)[0], 200.0), (4.0, np.eye(3)[1], 0.0)]
+    tokens, mass = initial_tokens(40_000, 3, distribution="mixture", seed=0, components=parts)
+    np.testing.assert_allclose(mass, 1 / 40_000)
+    near = [(tokens[:, 0] > 0.95).mean(), (tokens[:, 0] < -0.95).mean()]
+    uniform = 0.025 * 0.5  # share of a cap of height 0.05, times the uniform part's share
+    np.testing.assert_allclose(near, [3 / 8 + uniform, 1 / 8 + uniform], atol=0.01)
+
+
+def test_a_file_gives_its_rows_and_masses(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, weights = rng.standard_normal((50, 4)), rng.uniform(1, 2, 50)
+    np.savez(tmp_path / "tokens.npz", tokens=rows, mass=weights)
+    path = tmp_path / "tokens.npz"
+    tokens, mass = initial_tokens(50, 4, distribution="file", path=path, seed=0)
+    np.testing.assert_allclose(tokens, rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    np.testing.assert_allclose(mass, weights / weights.sum())
+    some, part = initial_tokens(20, 4, distribution="file", path=path, seed=1)
+    found = [int(np.argmin(np.linalg.norm(tokens - x, axis=1))) for x in some]
+    assert len(set(found)) == 20
+    np.testing.assert_allclose(some, tokens[found])
+    np.testing.assert_allclose(part, weights[found] / weights[found].sum())
+    other, _ = initial_tokens(20, 4, distribution="file", path=path, seed=2)
+    assert np.abs(other - some).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named"),
+    [
+        ({"x": np.eye(2)}, "save an array tokens"),
+        ({"tokens": np.ones(3)}, r"shape \(3,\)"),
+        ({"tokens": np.zeros((9, 2))}, "no row of zeros"),
+        ({"tokens": np.full((9, 2), np.nan)}, "finite"),
+        ({"tokens": np.ones((9, 3))}, "dimension 3"),
+        ({"tokens": np.ones((3, 2))}, "holds 3 tokens"),
+        ({"tokens": np.ones((9, 2)), "mass": np.zeros(9)}, "9 positive numbers"),
+        ({"tokens": np.ones((9, 2)), "mass": np.ones(8)}, "mass has shape"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_named(tmp_path, arrays, named):
+    np.savez(tmp_path / "tokens.npz", **arrays)
+    with pytest.raises(InputError, match=named):
+        initial_tokens(8, 2, distribution="file", path=tmp_path / "tokens.npz", seed=0)
+
+
 def test_the_first_tokens_of_a_longer_draw_are_those_of_a_shorter():
     few, _ = initial_tokens(10, 3, seed=7)
     many, _ = initial_tokens(100, 3, seed=7)
@@ -62,6 +107,10 @@ def test_the_first_tokens_of_a_longer_draw_are_those_of_a_shorter():
         ({"n_tokens": 7, "sampling": "antipodal"}, "antipodal needs an even n_tokens"),
         ({"d": 3, "sampling": "equispaced"}, "equispaced needs d = 2"),
         ({"distribution": "vmf"}, "kappa = None"),
+        ({"distribution": "mixture"}, "0 components"),
+        ({"distribution": "file"}, "file tokens by iid"),
+        ({"distribution": "file", "path": "none.npz"}, "not a readable .npz"),
+        ({"distribution": "file", "path": "a.npz", "sampling": "qmc"}, "needs sampling iid"),
         ({"distribution": "vmf", "kappa": 1.0, "direction": np.ones(5)}, "direction has shape"),
     ],
 )

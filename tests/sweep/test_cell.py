@@ -74,3 +74,28 @@ def test_infinite_beta_is_the_reference_itself(make_config):
     shard = shards(config)[0]
     trajectory, _ = run_cell(config, next(iter(shard.cells())))
     np.testing.assert_array_equal(trajectory.tokens, zero_temperature_tokens(config, shard, 0))
+
+
+def test_a_mixture_tilts_each_part_from_the_dominant_direction(make_config):
+    parts = [{"kappa": 200.0, "tilt": 0.7}, {"kappa": 200.0, "tilt": math.pi}]
+    initial = {"distribution": "mixture", "components": parts}
+    config = make_config(initial=initial, grid={"d": [3], "n_tokens": [4000]})
+    shard = shards(config)[0]
+    tokens, _ = start(config, shard, 0)
+    along = tokens @ weights_of(config, shard).dominant()[:, 0]
+    assert math.acos(along[along > 0].mean()) == pytest.approx(0.7, abs=0.03)
+    assert (along < -0.9).mean() == pytest.approx(0.5, abs=0.04)
+
+
+def test_without_a_metastable_target_nothing_is_invented():
+    turn = Weights(np.array([[1.0, -0.5], [0.5, 1.0]]), np.eye(2))
+    x0, mass = initial_tokens(30, 2, seed=0)
+    tokens = simulate(x0, turn, 4.0, times=np.array([0.0, 1.0])).tokens
+    curves = measure_cell(tokens, mass, turn, x0, tokens, 4.0)
+    for name in ("w2_metastable", "w2_coupling", "distance_dominant"):
+        assert np.isnan(curves[name]).all()
+    assert np.isfinite(curves["distance_terminal"]).all()
+    found = turn.assumptions()
+    assert found.violated[0] == "dominant eigenvalue of A real and semisimple"
+    assert found.multiplicity == 0
+    assert np.isnan([found.norm_BTe, found.rate, found.misalignment, found.angle]).all()

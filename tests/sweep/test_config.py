@@ -40,7 +40,7 @@ GOOD = {
     "overrides": [{"family": "control", "d": [2], "gap": 0.5, "n_tokens": [32], "seed": 2}],
     "initial": {"distribution": "vmf", "sampling": "iid", "kappa": 2.0, "tilt": 0.7},
     "time": {"t_end": 60.0, "n_times": 241},
-    "solver": {"method": "dopri5", "rtol": 1e-6, "atol": 1e-9},
+    "solver": {"method": "dopri5", "rtol": 1e-6, "atol": 1e-9, "merge_radius": 1e-6},
     "store": {"dtype": "float64"},
     "laws": {"ess_threshold": 25.0},
     "figures": {"formats": ["png"], "dpi": 150},
@@ -158,11 +158,15 @@ BROKEN = {
     "initial.sampling": [*NO_CHOICE, "qmc", "antipodal", "equispaced"],
     "initial.kappa": [*NO_NUMBER, 0],
     "initial.tilt": [*NO_NUMBER, 3.2],
+    "initial.components": [None, True, 3, "x", [], [{"kappa": 1}]],
+    "initial.path": [None, True, 3, "no.npz", "G0.npz"],
     "time": [None, True, 3, "60", [], {}],
     "time.t_end": [*NO_NUMBER, 0],
     "time.n_times": [*NO_WHOLE, 0, 1, 100_001],
     "solver": [None, True, 3, "dopri5", []],
-    "solver.method": [*NO_CHOICE, "rk4"],
+    "solver.method": [*NO_CHOICE, "heun"],
+    "solver.step": [*NO_NUMBER, 0, 0.1],
+    "solver.merge_radius": [*NO_NUMBER, 0.02],
     "solver.rtol": [*NO_NUMBER, 0, 1e-13, 0.2],
     "solver.atol": [*NO_NUMBER, 0.2],
     "store": [None, True, 3, "float64", []],
@@ -511,6 +515,9 @@ def keys_of(schema, definitions, prefix=""):
                 yield from keys_of(inner, definitions, "families.{label}.")
         elif name == "overrides":
             yield from keys_of(definitions["Override"], definitions, "overrides[i].")
+        elif name == "components":
+            yield key, json.dumps(entry["default"])
+            yield from keys_of(definitions["Component"], definitions, f"{key}[i].")
         elif name in schema.get("required", ()):
             yield key, "required"
         else:
@@ -536,3 +543,36 @@ def test_the_readme_lists_every_key_of_the_schema_with_its_default():
 def test_the_default_config_uses_every_family_that_it_defines():
     config = load_config(ROOT / "config/config.yaml")
     assert set(config.grid.family) == set(config.families)
+
+
+@pytest.mark.parametrize(
+    ("initial", "key"),
+    [
+        ({"distribution": "mixture"}, "initial.components"),
+        ({"distribution": "file"}, "initial.path"),
+        ({"components": [{"kappa": 1}]}, "initial.components"),
+        ({"distribution": "mixture", "components": [{}]}, "initial.components[0].kappa"),
+        ({"distribution": "mixture", "components": [{"kappa": -1}]}, "initial.components[0].kappa"),
+        (
+            {"distribution": "mixture", "components": [{"kappa": 1}], "sampling": "qmc"},
+            "initial.sampling",
+        ),
+    ],
+)
+def test_a_start_is_told_what_its_distribution_needs(load, initial, key):
+    assert refusal(load, GOOD | {"initial": initial}).startswith(key)
+
+
+def test_mixtures_and_files_are_starts(load):
+    parts = [{"kappa": 0}, {"weight": 0.5, "kappa": 4, "tilt": 0.7}]
+    mixture = load(GOOD | {"initial": {"distribution": "mixture", "components": parts}}).initial
+    assert [part.weight for part in mixture.components] == [1.0, 0.5]
+    given = load(GOOD | {"initial": {"distribution": "file", "path": "G0.npz"}}).initial
+    assert given.path.is_absolute()
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_a_fixed_step_belongs_to_the_methods_that_keep_one(load, method):
+    line = refusal(load, GOOD | {"solver": {"method": method}})
+    assert line.startswith("solver.step: required key is missing")
+    assert load(GOOD | {"solver": {"method": method, "step": 0.1}}).solver.step == 0.1

@@ -205,9 +205,11 @@ def test_another_numerics_version_makes_every_cell_stale(monkeypatch):
 def test_a_cell_digest_is_the_hash_of_what_settles_its_numbers_in_canonical_json():
     text = (
         '{"dtype":"float64","family":{"b":[2.0,0.5],"bulk":"isotropic","kind":"aligned",'
-        '"multiplicity":1,"weights_seed":0},"initial":{"distribution":"uniform","kappa":null,'
+        '"multiplicity":1,"weights_seed":0},"initial":{"components":[],'
+        '"distribution":"uniform","kappa":null,"path":null,'
         f'"sampling":"iid","tilt":null}},"numerics":{grid_module.NUMERICS_VERSION},'
-        '"place":[2,0.25,4.0],"solver":{"atol":1e-09,"method":"dopri5","rtol":1e-06},'
+        '"place":[2,0.25,4.0],"solver":{"atol":1e-09,"merge_radius":1e-06,"method":"dopri5",'
+        '"rtol":1e-06,"step":null},'
         '"time":{"n_times":3,"t_end":6.0}}'
     )
     config = configured()
@@ -308,3 +310,15 @@ def test_a_hundred_thousand_cells_in_a_thousand_shards_take_under_two_seconds():
     assert len({shard.id for shard in found}) == 1000
     assert sum(len(list(shard.cells())) for shard in found) == 100_000
     assert elapsed < 2
+
+
+def test_a_token_file_enters_the_digest_by_its_content(tmp_path):
+    digests_of = []
+    for name, rows in (("one", 3), ("copy", 3), ("other", 4)):
+        np.savez(tmp_path / f"{name}.npz", tokens=np.ones((rows, 2)))
+        start = {"distribution": "file", "path": str(tmp_path / f"{name}.npz")}
+        config = configured(initial=start)
+        digests_of.append((cell_digest(config, shards(config)[0]), digests(config)["config"]))
+    assert digests_of[0] == digests_of[1]
+    assert digests_of[0][0] != digests_of[2][0]
+    assert digests_of[0][1] != digests_of[2][1]

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
 
 from mfsweep.sweep.config.refusals import refuse
 from mfsweep.sweep.config.values import (
@@ -19,9 +19,11 @@ from mfsweep.sweep.config.values import (
 )
 
 Bulk = Literal["isotropic", "linear"]
-Distribution = Literal["uniform", "vmf"]
+Distribution = Literal["uniform", "vmf", "mixture", "file"]
 Sampling = Literal["iid", "antipodal", "qmc", "equispaced"]
-Method = Literal["dopri5", "bs32"]
+Method = Literal["dopri5", "bs32", "euler", "rk4"]
+FIXED_STEP = ("euler", "rk4")
+MOST_COMPONENTS = 20
 Dtype = Literal["float64", "float32"]
 Format = Literal["png", "pdf"]
 
@@ -57,7 +59,7 @@ class Generic(_Drawn):
     condition: Annotated[float, *real("must be >= 1 and finite", ge=1, allow_inf_nan=False)] = 10.0
 
 
-def _weights_path(value: object, info: ValidationInfo) -> Path:
+def _npz_path(value: object, info: ValidationInfo) -> Path:
     """Resolve against the config's folder (the working directory if no file was read)."""
     if not isinstance(value, str | Path):
         refuse("must be the path of an .npz file")
@@ -69,7 +71,7 @@ def _weights_path(value: object, info: ValidationInfo) -> Path:
     if not there:
         refuse(
             "must be an existing .npz file, relative to the config's folder or absolute",
-            "correct the path or write the file with numpy.savez(path, V=V, B=B)",
+            "correct the path or write the file with numpy.savez",
         )
     return path
 
@@ -78,7 +80,7 @@ class File(Section):
     """Matrices from disk, whose d and gap are measured."""
 
     kind: Literal["file"]
-    path: Annotated[Path, BeforeValidator(_weights_path, json_schema_input_type=str)]
+    path: Annotated[Path, BeforeValidator(_npz_path, json_schema_input_type=str)]
 
 
 def _of_a_kind(value: object) -> object:
@@ -95,28 +97,56 @@ Family = Annotated[
 ]
 
 
+Tilt = Annotated[float, *real("must be an angle from 0 to pi (radians)", ge=0, le=math.pi)]
+
+
+class Component(Section):
+    """A part of a mixture: von Mises-Fisher, uniform at kappa = 0."""
+
+    weight: Positive = 1.0
+    kappa: Annotated[float, *real("must be >= 0 and finite", ge=0, allow_inf_nan=False)]
+    tilt: Tilt = 0.0
+
+
+def _few(components: tuple[Component, ...]) -> tuple[Component, ...]:
+    if len(components) > MOST_COMPONENTS:
+        refuse(f"must be a list of at most {MOST_COMPONENTS} components", "join some")
+    return components
+
+
+_NEEDS = {"vmf": {"kappa", "tilt"}, "mixture": {"components"}, "file": {"path"}}
+"""Keys that a distribution must have and no other may."""
+
+
 class Initial(Section):
     """How the tokens start."""
 
     distribution: Annotated[Distribution, *one_of(Distribution)] = "uniform"
     sampling: Annotated[Sampling, *one_of(Sampling)] = "iid"
     kappa: Positive | None = None
-    tilt: (
-        Annotated[float, *real("must be an angle from 0 to pi (radians)", ge=0, le=math.pi)] | None
-    ) = None
+    tilt: Tilt | None = None
+    components: Annotated[tuple[Component, ...], LISTED, AfterValidator(_few)] = ()
+    path: Annotated[Path, BeforeValidator(_npz_path, json_schema_input_type=str)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        vmf = self.distribution == "vmf"
-        for key, value in (("kappa", self.kappa), ("tilt", self.tilt)):
-            if vmf and value is None:
-                refuse("required key is missing where distribution is vmf", "add it", key)
-            if not vmf and value is not None:
-                refuse("is for distribution vmf only", "remove it or set vmf", key, got=value)
-        if vmf and self.sampling != "iid":
-            refuse(
-                "must be iid where distribution is vmf", "set iid", "sampling", got=self.sampling
-            )
+        needed = _NEEDS.get(self.distribution, set())
+        for kind, keys in _NEEDS.items():
+            for key in sorted(keys):
+                value = getattr(self, key)
+                if key in needed and value in (None, ()):
+                    allowed = f"required key is missing where distribution is {kind}"
+                    refuse(allowed, "add it", key)
+                if key not in needed and value not in (None, ()):
+                    refuse(
+                        f"is for distribution {kind} only",
+                        f"remove it or set {kind}",
+                        key,
+                        got=value,
+                    )
+        if needed and self.sampling != "iid":
+            allowed = f"must be iid where distribution is {self.distribution}"
+            refuse(allowed, "set iid", "sampling", got=self.sampling)
         return self
 
 
@@ -128,11 +158,22 @@ class Time(Section):
 
 
 class Solver(Section):
-    """The embedded Runge-Kutta pair and its tolerances for one step."""
+    """The Runge-Kutta method, its tolerances or its step, and when tokens move as one."""
 
     method: Annotated[Method, *one_of(Method)] = "dopri5"
     rtol: Annotated[float, *real("must be from 1e-12 to 0.1", ge=1e-12, le=0.1)] = 1e-6
     atol: Annotated[float, *real("must be from 0 to 0.1", ge=0, le=0.1)] = 1e-9
+    step: Positive | None = None
+    merge_radius: Annotated[float, *real("must be from 0 to 0.01", ge=0, le=0.01)] = 1e-6
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        fixed = self.method in FIXED_STEP
+        if fixed and self.step is None:
+            refuse(f"required key is missing where method is {self.method}", "add it", "step")
+        if not fixed and self.step is not None:
+            refuse("is for methods euler and rk4 only", "remove it", "step", got=self.step)
+        return self
 
 
 class Store(Section):
