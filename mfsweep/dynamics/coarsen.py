@@ -134,4 +134,5 @@ def coarsen(
     reached = np.linalg.norm(x - merged[label], axis=1) + clusters.extent
     extent = np.zeros(count)
     np.maximum.at(extent, label, reached)
-    return merged, Clusters(label[clusters.member], sums[:, -2], sums[:, -1], extent)
+    mass, square = np.ascontiguousarray(sums[:, -2:].T)
+    return merged, Clusters(label[clusters.member], mass, square, extent)

@@ -83,7 +83,7 @@ def read_orbit(panels: Sequence[Panel], d: int, run_folder: Path) -> Orbit | Non
     measured = [
         panel
         for panel in panels
-        if panel.shard.d == d and np.isfinite(panel.curves.w2_metastable.values).any()
+        if panel.shard.d == d and np.isfinite(panel.curves.distance_terminal.values).any()
     ]
     if not measured:
         return None
@@ -128,7 +128,7 @@ def _largest_crossing(panel: Panel) -> float:
 
 def _cell(panel: Panel) -> tuple[int, int]:
     """Return the places of the cell's beta and seed."""
-    done = np.isfinite(panel.curves.w2_metastable.values).all(axis=-1)
+    done = np.isfinite(panel.curves.distance_terminal.values).all(axis=-1)
     done &= np.isfinite(panel.shard.betas)[:, None] | ~np.isfinite(panel.shard.betas).any()
     crossed = done & flagged(panel.events("crossover")[1], "observed")
     chosen = np.argwhere(crossed if crossed.any() else done)

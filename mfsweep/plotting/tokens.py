@@ -189,9 +189,11 @@ def _finish(figure: Figure, orbit: Orbit, lines: Sequence[Line2D]) -> None:
             color=colour,
             marker=marker,
             ls="",
-            label=rf"bound for ${sign}e$: mass {orbit.mass[orbit.basin == bound].sum():.3f}",
+            label=rf"bound for ${sign}e$: mass {orbit.mass[orbit.basin == bound].sum():.3f}"
+            if orbit.dominant.size
+            else "tokens (no metastable target)",
         )
-        for bound, colour, marker, sign in _BASINS
+        for bound, colour, marker, sign in (_BASINS if orbit.dominant.size else _BASINS[:1])
     ]
     figure.legend(handles=[*handles, *lines], loc="outside lower center", ncols=4)
 

@@ -155,12 +155,15 @@ def token_figure(orbit: Orbit) -> go.Figure:
         data = [_points(x[basin]) for basin in basins]
         frames.append(go.Frame(name=f"{orbit.times[k]:.4g}", data=data, traces=[0, 1]))
     looks = ((BLUE, "circle", "bound for +e"), (ORANGE, "diamond", "bound for −e"))  # noqa: RUF001
+    if not orbit.dominant.size:
+        looks = ((BLUE, "circle", "tokens (no metastable target)"), (*looks[1][:2], "none"))
     traces = [
         frames[0]
         .data[i]
         .update(
             mode="markers",
             name=name,
+            showlegend=name != "none",
             marker={"color": colour, "symbol": symbol, "size": 6 if orbit.shard.d == 2 else 3},
         )
         for i, (colour, symbol, name) in enumerate(looks)
