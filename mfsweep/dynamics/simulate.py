@@ -19,7 +19,7 @@ from mfsweep.dynamics.integrators import (
 )
 from mfsweep.dynamics.kernels import TILE
 from mfsweep.dynamics.rest import at_rest
-from mfsweep.dynamics.sphere import normalise, tangent
+from mfsweep.dynamics.sphere import tangent
 from mfsweep.dynamics.tiles import neighbour_tree
 from mfsweep.dynamics.weights import Weights
 
@@ -256,8 +256,10 @@ def _check_solver(
 
 def compile_kernels(d: int) -> None:
     """Compile what runs in dimension d need, or load it from the cache beside the modules."""
-    mass = np.full(2 * TILE, 0.5 / TILE)
-    x = np.zeros((len(mass), d))
-    x[:, 0], x[:, 1] = 1.0, np.linspace(-1e-3, 1e-3, len(mass))
-    attend(normalise(x), Weights(np.eye(d), np.eye(d)), 1.0, mass)
-    coarsen(normalise(x), np.zeros_like(x), single_tokens(mass), 0.5)
+    mass, weights = np.full(2 * TILE, 0.5 / TILE), Weights(np.eye(d), np.eye(d))
+    for half in (1e-3, 3.0):  # a cluster, and tokens that are spread
+        x = np.zeros((len(mass), d))
+        angle = np.linspace(-half, half, len(mass))
+        x[:, 0], x[:, 1] = np.cos(angle), np.sin(angle)
+        attend(x, weights, 1.0, mass)
+    coarsen(x, np.zeros_like(x), single_tokens(mass), 0.5)
