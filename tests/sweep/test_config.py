@@ -158,7 +158,7 @@ BROKEN = {
     "initial.sampling": [*NO_CHOICE, "qmc", "antipodal", "equispaced"],
     "initial.kappa": [*NO_NUMBER, 0],
     "initial.tilt": [*NO_NUMBER, 3.2],
-    "initial.components": [None, True, 3, "x", [], [{"kappa": 1}]],
+    "initial.components": [None, True, 3, "x", [3], [{"kappa": 1}], [{"kappa": 1}] * 21],
     "initial.path": [None, True, 3, "no.npz", "G0.npz"],
     "time": [None, True, 3, "60", [], {}],
     "time.t_end": [*NO_NUMBER, 0],

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from mfsweep.sweep.config.refusals import refuse
 from mfsweep.sweep.config.values import (
@@ -108,10 +108,10 @@ class Component(Section):
     tilt: Tilt = 0.0
 
 
-def _few(components: tuple[Component, ...]) -> tuple[Component, ...]:
-    if len(components) > MOST_COMPONENTS:
-        refuse(f"must be a list of at most {MOST_COMPONENTS} components", "join some")
-    return components
+def _component_list(value: object) -> object:
+    if not isinstance(value, list | tuple) or len(value) > MOST_COMPONENTS:
+        refuse(f"must be a list of at most {MOST_COMPONENTS} components")
+    return tuple(value)
 
 
 _NEEDS = {"vmf": {"kappa", "tilt"}, "mixture": {"components"}, "file": {"path"}}
@@ -125,7 +125,7 @@ class Initial(Section):
     sampling: Annotated[Sampling, *one_of(Sampling)] = "iid"
     kappa: Positive | None = None
     tilt: Tilt | None = None
-    components: Annotated[tuple[Component, ...], LISTED, AfterValidator(_few)] = ()
+    components: Annotated[tuple[Component, ...], BeforeValidator(_component_list)] = ()
     path: Annotated[Path, BeforeValidator(_npz_path, json_schema_input_type=str)] | None = None
 
     @model_validator(mode="after")
