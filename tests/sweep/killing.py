@@ -33,7 +33,7 @@ def child(config, folder, journal):
 def main(config_file, folder, journal):
     import distributed  # noqa: F401
 
-    from mfsweep.dynamics.kernels import compile_kernels
+    from mfsweep.dynamics.simulate import compile_kernels
     from mfsweep.sweep import execute  # noqa: F401
     from mfsweep.sweep.config import load_config
 
