@@ -13,6 +13,8 @@ Masses = NDArray[np.float64]
 """Positive masses that sum to 1, shape (n,)."""
 Times = NDArray[np.float64]
 """Increasing dimensionless times, shape (time,)."""
+Indices = NDArray[np.int64]
+"""Places in an array, any shape."""
 Basis = NDArray[np.float64]
 """Orthonormal columns that span an eigenspace, shape (d, m)."""
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from mfsweep._types import Array, Masses, Tokens
+from mfsweep._types import Array, Indices, Masses, Tokens
 from mfsweep.dynamics.sphere import normalise
-from mfsweep.dynamics.tiles import Runs, halve
+from mfsweep.dynamics.tiles import halve
 
 WORTHWHILE = 0.9
 """Clusters are made only if they leave at most this part of the tokens."""
@@ -27,7 +27,7 @@ WORTHWHILE = 0.9
 class Clusters(NamedTuple):
     """Which tokens move as one."""
 
-    member: Runs
+    member: Indices
     """Cluster of each token, shape (n,)."""
     mass: Masses
     """Shape (clusters,)."""
@@ -48,7 +48,7 @@ def single_tokens(mass: Masses) -> Clusters:
 
 @njit(cache=True, error_model="numpy")
 def _extent(
-    x: Array, velocity: Array, mass: Array, extent: Array, rows: Runs, mean: Array
+    x: Array, velocity: Array, mass: Array, extent: Array, rows: Indices, mean: Array
 ) -> float:
     """Fill the mean of rows; return the extent around it, or infinity if one recedes from it."""
     d = x.shape[1]
@@ -78,7 +78,7 @@ def _extent(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gather(x: Array, velocity: Array, mass: Array, extent: Array, radius: float) -> Runs:
+def _gather(x: Array, velocity: Array, mass: Array, extent: Array, radius: float) -> Indices:
     """Label rows that may move as one, by halving until a part fits; labels (n,) from 0 on."""
     n = len(x)
     order, label, mean = np.arange(n), np.empty(n, np.int64), np.empty(x.shape[1])

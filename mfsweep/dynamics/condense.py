@@ -86,15 +86,20 @@ def _logits(x: Array, k: Array) -> Array:
     return logits
 
 
+@njit(cache=True, error_model="numpy")
+def _node_masses(mass: Array, taken: Array, back: Array, one: Array, two: Array) -> Array:
+    """Return W_k = e^{-back_k} sum_j w_j e^{taken_j} L_k(x_j), shape (p1 p2,).
+
+    `taken` and `back` are the shared query's logits at the tokens and at the nodes, `one` and `two`
+    the Lagrange values along both axes.
+    """
+    heavy = one * (mass * np.exp(taken - taken[0])).reshape(mass.size, 1)
+    shares: Array = np.dot(heavy.T, two).ravel() * np.exp(taken[0] - back)
+    return shares
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
-def place(
-    x: Array,
-    starts: Runs,
-    mass: Array,
-    square: Array,
-    floor: Array,
-    groups: Groups,
-) -> Any:
+def place(x: Array, starts: Runs, mass: Array, square: Array, floor: Array, groups: Groups) -> Any:
     """Replace groups by nodes: points (N, 3), their runs, columns (3, N), and Lagrange values.
 
     Columns are masses, sums of squared masses and floors; a run has at most TILE points.
@@ -129,13 +134,11 @@ def place(
         two = _lagrange(x, start, stop, frame[2], half[1], p2)
         nodes = points[at : at + p1 * p2]
         _grid(frame, half, p1, p2, nodes)
-        shared = groups.shared[g, 0]
-        taken, back = _logits(x[start:stop], shared), _logits(nodes, shared)
+        query = groups.shared[g, 0]
+        taken, back = _logits(x[start:stop], query), _logits(nodes, query)
         for row, weight in enumerate((mass, square)):
-            w = weight[start:stop] * np.exp((row + 1) * (taken - taken[0]))
-            heavy = one * w.reshape(stop - start, 1)
-            w = np.dot(heavy.T, two).ravel() * np.exp((row + 1) * (taken[0] - back))
-            columns[row, at : at + p1 * p2] = w
+            shares = _node_masses(weight[start:stop], (row + 1) * taken, (row + 1) * back, one, two)
+            columns[row, at : at + p1 * p2] = shares
         columns[2, at : at + p1 * p2] = floor[start:stop].min() - 2 * _LEBESGUE
         lagrange[offset : offset + one.size] = one.ravel()
         offset += one.size

@@ -28,9 +28,9 @@ from mfsweep._types import Array
 from mfsweep.dynamics.tiles import Runs, Tree, cap_around
 
 DIGITS = math.log(1e13)
-"""Error of a sum of weights, relative to it."""
+"""Natural logarithm of a sum of weights over its largest error."""
 SQUARE_DIGITS = math.log(64e6)
-"""The same for a sum of squared weights, which is at least a 64th of that of a tile's."""
+"""The same for squared weights; their sum is at least a 64th of the square of a tile's sum."""
 WIDEST = 0.5
 """Largest |a| or |b| that an ellipse may reach."""
 FEWEST = 24

@@ -130,12 +130,13 @@ def simulate(
         the step they are given.
     rtol, atol
         Local error of every token per step, relative to its length 1, and absolute; their sum
-        counts. "euler" and "rk4" do not use them.
+        counts, for "dopri5" and "bs32". atol is also how near to V's dominant eigenvector every
+        token must be proven to stay for a run to end early, with every method; 0: never.
     step
         Dimensionless step of "euler" and "rk4", and of no other method.
     merge_radius
-        Tokens that have come together within this chordal distance move as one; each keeps its
-        saved position up to it. 0 for none.
+        Tokens that have come together within this chordal distance move as one, with every method;
+        each keeps its saved position up to it. 0 for none.
 
     Returns
     -------

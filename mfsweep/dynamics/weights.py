@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from zipfile import BadZipFile
 
 import numpy as np
@@ -158,7 +158,11 @@ class Weights:
 
     def terminal(self, reading: Reading = "real") -> Basis:
         """Return a basis of V's dominant eigenspace, by largest real part or largest modulus."""
-        return dominant_eigenspace(self.V, reading)
+        return self._terminal[reading]
+
+    @cached_property
+    def _terminal(self) -> dict[Reading, Basis]:
+        return {reading: dominant_eigenspace(self.V, reading) for reading in get_args(Reading)}
 
     def assumptions(self) -> Assumptions:
         """Check Assumption 1 by name and list the constants that decide the phases.

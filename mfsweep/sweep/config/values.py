@@ -76,7 +76,7 @@ Gap = Annotated[float, *real("every gap must be > 0 and < 1", gt=0, lt=1)]
 TokenCount = Annotated[
     float,
     *real(
-        "every n_tokens must be a whole number from 2 to 10,000,000 (no solver for .inf as yet)",
+        "every n_tokens must be a whole number from 2 to 10,000,000 (sweeps cannot run .inf yet)",
         ge=2,
         le=10_000_000,
         multiple_of=1,
