@@ -34,7 +34,7 @@ BLAS_FROM_DIMENSION = 4
 """From this dimension on the two products run in BLAS."""
 TILE = 64
 """Keys per tile: enough to vectorise, few enough to skip often."""
-NARROW = math.cos(0.1)
+NARROW = math.cos(0.5)
 """Cosine of the radius up to which a block's rows look at the same tile."""
 BLOCK, LARGE_BLOCK = (64, 256), (256, 512)
 """Queries and keys per BLAS block: within the second-level cache, or large for costly products."""
@@ -94,7 +94,7 @@ def _highest(q: Array, i: int, keys: Array, k: int) -> float:
     return top
 
 
-@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
+@njit(cache=True, fastmath=REDUCTION, error_model="numpy", forceinline=True)
 def _tile_sums(
     q: Array, i: int, keys: Array, mass: Array, square: Array, k: int, shift: float
 ) -> tuple[float, float, float, float, float]:
@@ -162,17 +162,29 @@ def floors(q: Array, starts: Runs, tiles: Tiles) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def _candidates(block: Any, caps: Caps, lowest: float, found: Runs) -> int:
-    """Fill found with the tiles whose largest logit plus log-mass may pass lowest; count them."""
+def _candidates(block: Any, caps: Caps, limit: Array, room: float, found: Runs) -> tuple[int, int]:
+    """Put tiles that every row of a block needs first, then those at which each row has to look.
+
+    Return how many are certain, and how many there are.
+
+    A row needs a tile whose largest logit plus log-mass reaches its limit. Logits of certain tiles
+    stay below room, where no sum overflows.
+    """
     cap, shortest, longest, along = block
-    count = 0
+    lowest, highest = limit.min(), limit.max()
+    sure = maybe = 0
     for k in range(along.size):
         two = (caps.cosine[k], caps.sine[k])
-        bound = reach_of_block(along[k], shortest, longest, cap, two)
-        if bound + caps.log_mass[k] >= lowest:
-            found[count] = k
-            count += 1
-    return count
+        most = reach_of_block(along[k], shortest, longest, cap, two)
+        least = -reach_of_block(-along[k], shortest, longest, cap, two)
+        if most <= room and least + caps.log_mass[k] >= highest:
+            found[sure + maybe] = found[sure]
+            found[sure] = k
+            sure += 1
+        elif most + caps.log_mass[k] >= lowest:
+            found[sure + maybe] = k
+            maybe += 1
+    return sure, sure + maybe
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -197,30 +209,36 @@ def fused_sums(q: Array, starts: Runs, tiles: Tiles, limit: Array, headroom: flo
     """
     n, caps = q.shape[1], tiles.caps
     shifts, zeroth, square = np.empty(n, q.dtype), np.empty(n, q.dtype), np.empty(n, q.dtype)
-    first, found = np.empty((n, 3), q.dtype), np.empty(caps.log_mass.size, np.int64)
+    first = np.empty((n, 3), q.dtype)
+    found = np.empty(caps.log_mass.size, np.int64)
     pairs = 0
     for b in range(starts.size - 1):
         start, stop = starts[b], starts[b + 1]
         block = _opening(q, start, stop, caps)
         opening = int(np.argmax(block[3]))
-        count = _candidates(block, caps, limit[start:stop].min(), found)
         for i in range(start, stop):
-            shift = _highest(q, i, tiles.keys, opening)
-            length = math.sqrt(q[0, i] ** 2 + q[1, i] ** 2 + q[2, i] ** 2)
+            shifts[i] = _highest(q, i, tiles.keys, opening)
+        room = shifts[start:stop].min() + headroom
+        sure, count = _candidates(block, caps, limit[start:stop], room, found)
+        for i in range(start, stop):
+            shift = shifts[i]
             z = z2 = m0 = m1 = m2 = q.dtype.type(0)
-            for k in found[:count]:
-                centre = caps.centre[k]
-                along = q[0, i] * centre[0] + q[1, i] * centre[1] + q[2, i] * centre[2]
-                bound = reach(along, length, caps.cosine[k], caps.sine[k])
-                if bound + caps.log_mass[k] < limit[i]:
-                    continue
-                if bound > shift + headroom:
-                    highest = _highest(q, i, tiles.keys, k)
-                    if highest > shift:
-                        shrink = exponential(shift - highest)
-                        z, z2 = z * shrink, z2 * shrink * shrink
-                        m0, m1, m2 = m0 * shrink, m1 * shrink, m2 * shrink
-                        shift = highest
+            length = math.sqrt(q[0, i] ** 2 + q[1, i] ** 2 + q[2, i] ** 2)
+            for turn in range(count):
+                k = found[turn]
+                if turn >= sure:
+                    along = q[0, i] * caps.centre[k, 0] + q[1, i] * caps.centre[k, 1]
+                    along += q[2, i] * caps.centre[k, 2]
+                    bound = reach(along, length, caps.cosine[k], caps.sine[k])
+                    if bound + caps.log_mass[k] < limit[i]:
+                        continue
+                    if bound > shift + headroom:
+                        highest = _highest(q, i, tiles.keys, k)
+                        if highest > shift:
+                            shrink = exponential(shift - highest)
+                            z, z2 = z * shrink, z2 * shrink * shrink
+                            m0, m1, m2 = m0 * shrink, m1 * shrink, m2 * shrink
+                            shift = highest
                 more = _tile_sums(q, i, tiles.keys, tiles.mass, tiles.square, k, shift)
                 z, z2 = z + more[0], z2 + more[1]
                 m0, m1, m2 = m0 + more[2], m1 + more[3], m2 + more[4]

@@ -90,6 +90,8 @@ def reach_of_block(
 ) -> float:
     """Return the largest <q, y> over queries in one cap and keys in another.
 
+    With -along it is minus the least.
+
     `along` is the product of the two unit centres, shortest <= |q| <= longest, and a cap is given
     by the cosine and sine of its radius.
     """
