@@ -11,7 +11,7 @@ import numpy as np
 from distributed import Client, KilledWorker, LocalCluster, as_completed
 from threadpoolctl import threadpool_limits
 
-from mfsweep._errors import InputError, StoreError, refused
+from mfsweep._errors import InputError, StoreError, TransportError, refused
 from mfsweep._types import Array
 from mfsweep.dynamics.simulate import compile_kernels
 from mfsweep.sweep import layout
@@ -269,7 +269,11 @@ def _measure_seed(
             continue
         tokens, mass = cell.pop("tokens"), cell.pop("mass")
         versions.add(int(cell.pop("numerics_version")))
-        measured = measure_cell(tokens, mass, weights, initial, reference, beta)
+        try:
+            measured = measure_cell(tokens, mass, weights, initial, reference, beta)
+        except TransportError as error:
+            message = f"beta = {beta:g}, {error}"
+            raise TransportError(message) from error
         for name, curve in (measured | cell).items():
             curves[name][row] = curve
     return curves, versions

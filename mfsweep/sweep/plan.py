@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mfsweep._errors import InputError
+from mfsweep.analysis.wasserstein import LARGEST_PLAN
 from mfsweep.dynamics.drift import softmax_drift
 from mfsweep.dynamics.simulate import LONGEST_STEP
 from mfsweep.sweep.cell import start, weights_of
@@ -66,11 +67,13 @@ def _cost(config: Config, shard: Shard) -> Cost:
 def _peak_values(config: Config, shard: Shard) -> float:
     """Count the numbers that a worker holds at its peak, which is in measuring.
 
-    A step holds 12 token arrays; exact transport to more than two atoms holds three n x n matrices.
+    A step holds 12 token arrays; exact transport to more than two atoms holds 6 numbers a pair, as
+    long as it holds the matrix of costs.
     """
     n = int(shard.n_tokens)
     cell = config.time.n_times * n * shard.d
-    transport = 3 * n**2 if weights_of(config, shard).assumptions().multiplicity > 1 else 0
+    pairs = n**2 if n <= LARGEST_PLAN else 0
+    transport = 6 * pairs if weights_of(config, shard).assumptions().multiplicity > 1 else 0
     blocks = 2 * 256 * 1024 if shard.d >= 16 else 0
     measuring = CELLS_MEASURING * cell + transport
     return max(CELLS_SIMULATING * cell + blocks, measuring) + 12 * n * shard.d
