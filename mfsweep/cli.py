@@ -171,13 +171,14 @@ def report(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = Non
     Example: mfsweep report --config config/config.yaml
     """
     from mfsweep.report import write_report
+    from mfsweep.sweep.folder import COLLECTED
 
     settings, folder = _open(config, results)
     with _holding(folder, ["report"], "mfsweep report"):
         path = write_report(settings, folder)
     typer.echo(f"report   {path}")
     typer.echo(f"figures  {folder / 'figures'}")
-    for name in ("curves", "switch_times", "laws"):
+    for name in COLLECTED:
         typer.echo(f"store    {folder / name}.zarr")
 
 

@@ -52,7 +52,7 @@ def test_one_run_through_every_verb_on_dask_workers(tmp_path):
     assert measure.returncode == 0, measure.stderr
     assert log.read_text() == measure.stderr
     assert mfsweep("collect", "--config", config, folder=tmp_path).returncode == 0
-    for name in ("curves", "switch_times", "laws"):
+    for name in ("curves", "switch_times", "laws", "bound"):
         assert (tmp_path / "results/small" / f"{name}.zarr/zarr.json").exists()
     done = json.loads(next(tmp_path.glob("results/small/shards/*/simulate.done")).read_text())
     assert done["cells"] == 4

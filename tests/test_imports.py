@@ -25,10 +25,12 @@ LAYERS = [
     {"dynamics.simulate", "dynamics.advance"},
     {"dynamics.continuum"},
     {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},
+    {"analysis.evidence", "analysis.bound"},
     {"sweep.config"},
     {"sweep.grid"},
     {"sweep.streams", "sweep.layout", "sweep.folder", "sweep.figures", "sweep.lock"},
-    {"sweep.cell", "sweep.store"},
+    {"sweep.cell", "sweep.store", "sweep.fitted", "sweep.coordinates"},
+    {"sweep.estimates"},
     {
         "sweep.execute",
         "sweep.collect",

@@ -74,8 +74,8 @@ def test_figures_are_written_under_the_names_known_before(run, written):
 
 
 def test_token_pictures_exist_for_the_dimensions_of_the_config_only(make_config):
-    assert figure_names(make_config())[3:] == ("tokens_circle",)
-    assert figure_names(make_config(grid={"d": [4]}))[3:] == ()
+    assert figure_names(make_config())[4:] == ("tokens_circle",)
+    assert figure_names(make_config(grid={"d": [4]}))[4:] == ()
 
 
 def test_files_say_what_made_them(run, written):
@@ -100,7 +100,7 @@ def test_only_the_asked_format_is_written_and_twice_with_the_same_bytes(
     run, tmp_path, monkeypatch, suffix
 ):
     config, folder = run
-    for store in ("curves.zarr", "switch_times.zarr", "laws.zarr", "shards"):
+    for store in ("curves.zarr", "switch_times.zarr", "laws.zarr", "bound.zarr", "shards"):
         (tmp_path / store).symlink_to(folder / store)
     monkeypatch.setattr("mfsweep.plotting.figure_names", lambda _: ("w2_curves",))
     figures = config.figures.model_copy(update={"formats": (suffix,)})

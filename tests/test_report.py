@@ -1,6 +1,7 @@
 import base64
 import csv
 import io
+import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +17,7 @@ from mfsweep.report import write_report
 from mfsweep.report.moving import MAX_FRAMES, MAX_TOKENS, read_orbits, token_figure, w2_figure
 from mfsweep.report.page import page_html
 from mfsweep.report.tables import Table, assumptions_table, cells_table, terminal_table
-from mfsweep.report.words import LAW_WORDS, findings, summary, verdict
+from mfsweep.report.words import LAW_WORDS, alignment, findings, summary, verdict
 from mfsweep.sweep.folder import shard_folder
 from mfsweep.sweep.grid import Cell
 from mfsweep.sweep.layout import FAILED
@@ -111,8 +112,8 @@ def test_plotly_goes_in_once(text):
 def test_the_answer_comes_before_tables_and_figures(html):
     headings = [attributes["id"] for attributes in html.all("h2")]
     assert [name.removesuffix("-heading") for name in headings] == [
-        *("found", "laws", "assumptions", "terminal", "curves", "tokens-2", "tokens-3"),
-        *("figures", "cells", "provenance"),
+        *("found", "laws", "assumptions", "terminal", "curves", "bound"),
+        *("tokens-2", "tokens-3", "figures", "cells", "provenance"),
     ]
 
 
@@ -169,7 +170,7 @@ def test_each_csv_equals_its_table(html):
 def test_the_page_can_be_used_without_a_mouse_or_eyes(html):
     assert html.all("html") == [{"lang": "en"}]
     assert all(attributes["scope"] in ("col", "row") for attributes in html.all("th"))
-    assert len(html.all("caption")) == len(html.all("table")) == 3
+    assert len(html.all("caption")) == len(html.all("table")) == 4
     assert all(len(attributes["alt"]) > 40 for attributes in html.all("img"))
     assert len(html.all("label")) == len(html.all("input")) + len(html.all("select")) == 4
     scrolling = [a for a in html.all("div") if a.get("class") == "scroll"]
@@ -179,9 +180,10 @@ def test_the_page_can_be_used_without_a_mouse_or_eyes(html):
 
 def test_every_figure_is_shown_with_a_caption(html):
     names = [a["id"] for a in html.all("figure")]
-    expected = ("w2_curves", "distances", "switch_times", "tokens_circle", "tokens_sphere")
+    expected = ("w2_curves", "distances", "switch_times", "bound_terms")
+    expected += ("tokens_circle", "tokens_sphere")
     assert names == [f"figure-{name}" for name in expected]
-    assert len(html.all("figcaption")) == len(html.all("img")) == 5
+    assert len(html.all("figcaption")) == len(html.all("img")) == 6
 
 
 def test_what_users_write_is_escaped(run, panels):
@@ -200,12 +202,15 @@ def test_findings_state_slope_prediction_and_verdict(panels):
     )
     panel.laws.aic.loc[{"law": "log"}] = 10.0
     panel.laws.aic.loc[{"law": "linear"}] = 22.5
-    first, second = findings([panel])
+    panel.laws.evidence.loc[{"law": "log"}] = 0.998
+    panel.laws.counts[..., 4] = 0
+    first, second, third = findings([panel])
     assert first.startswith(
         "aligned, d = 2, gap = 0.5, 48 tokens: the turnaround grows by 3.9 [3.5, 4.3] per unit of "
         "log beta; predicted 4, which lies inside the interval. "
-        "AIC prefers the law in log beta (by 12.5)."
+        "AIC prefers the law in log beta (by 12.5, 100% of the evidence)."
     )
+    assert "Delta = 0: e is an eigenvector of Bᵀ" in third
     assert "the crossover grows by 3.9" in second
     assert "in 1 of the 1 shards" in summary([panel])
     assert verdict(panel.laws.isel(estimator=0, law=0)).endswith("inside the interval")
@@ -217,13 +222,49 @@ def test_findings_state_slope_prediction_and_verdict(panels):
 def test_findings_tell_what_speaks_against_them(panels):
     panel = with_laws(panels[0], slope=1.0, slope_low=0.5, slope_high=1.5, aic=3.0, status=2)
     panel.laws.counts[...] = [1, 10, 4, 2, 7]
-    (line, _) = findings([panel])
+    panel.laws.resolved_aic[...] = np.nan
+    line, *_ = findings([panel])
     assert "7 of 24 cells are under-resolved: finite n decides them" in line
     assert "4 of 24 cells are censored" in line
     assert "1 of 24 cells are missing" in line
     assert "AIC cannot tell the two laws apart" in line
+    assert "not one law can be fitted" in line
     nothing = with_laws(panels[0], slope=np.nan, status=LAW_STATUSES.index("all_censored"))
     assert "no slope: in every cell the event lies past the last time" in next(findings([nothing]))
+
+
+def test_the_resolved_beta_speak_before_all_cells(panels):
+    panel = with_laws(panels[0], aic=10.0, evidence=0.9, resolved_betas=5)
+    panel.laws.counts[..., 4] = 7
+    panel.laws.aic.loc[{"law": "linear"}] = 30.0
+    panel.laws.resolved_aic[...] = 20.0
+    panel.laws.resolved_aic.loc[{"law": "linear"}] = 15.0
+    line, *_ = findings([panel])
+    assert "At the 5 beta where every cell is resolved AIC prefers the law in beta (by 5, " in line
+    assert "all cells, resolved or not, say otherwise: AIC prefers the law in log beta" in line
+    panel.laws.resolved_aic.loc[{"law": "linear"}] = 40.0
+    assert "say likewise: AIC prefers the law in log beta" in next(findings([panel]))
+
+
+def test_misaligned_weights_are_told_from_aligned_ones():
+    assert "comes to grow in proportion to beta" in alignment(0.3)
+    assert "0.3" in alignment(0.3)
+    assert alignment(-1e-16) == alignment(0.0)
+    assert alignment(math.nan) == ""
+
+
+def test_the_terms_of_the_bound_are_tabulated_as_they_are_stored(run, html):
+    bound = open_results(run[1])["bound"].to_dataset()
+    heads, *rows = html.tables["bound"]
+    assert len(rows) == 3
+    for row in rows:
+        cell = dict(zip(heads, row, strict=True))
+        where = {"family": cell["family"], "d": int(cell["d"])}
+        found = bound.sel(where, drop=True).squeeze(drop=True)
+        assert read(cell["predicted"]) == to_digits(found.predicted_decay_rate.item())
+        power = found.beta_power.isel(time=8).item()
+        shown = read(cell["power of beta at t = 4"].partition(" [")[0])
+        assert shown == pytest.approx(power, rel=6e-3)
 
 
 def test_a_control_is_called_one_and_a_loud_control_an_error(panels):

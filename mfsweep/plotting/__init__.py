@@ -13,6 +13,7 @@ from mfsweep.plotting.curves import distances, w2_curves
 from mfsweep.plotting.panels import Panel, read_panels
 from mfsweep.plotting.style import STYLE
 from mfsweep.plotting.switching import switch_times
+from mfsweep.plotting.terms import bound_terms
 from mfsweep.plotting.tokens import tokens_circle, tokens_sphere
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.figures import TOKEN_FIGURES, figure_names
@@ -21,6 +22,7 @@ from mfsweep.sweep.folder import provenance
 __all__ = [
     "Orbit",
     "Panel",
+    "bound_terms",
     "distances",
     "draw_figures",
     "read_orbit",
@@ -55,6 +57,7 @@ def draw_figures(config: Config, run_folder: Path) -> Iterator[tuple[str, Figure
         "w2_curves": partial(w2_curves, panels),
         "distances": partial(distances, panels),
         "switch_times": partial(switch_times, panels),
+        "bound_terms": partial(bound_terms, panels),
     }
     for d, name in TOKEN_FIGURES.items():
         draw[name] = partial(_tokens, panels, d, run_folder)

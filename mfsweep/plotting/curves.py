@@ -42,12 +42,12 @@ def w2_curves(panels: Sequence[Panel]) -> Figure:
     figure, axes, _ = panel_grid(panels, 4, _SIZE)
     colours = beta_colours(panels)
     for axis, panel in zip(axes, panels, strict=False):
-        _draw(axis, panel, "w2_metastable", colours, "-", band=True)
+        draw_curve(axis, panel, "w2_metastable", colours, "-", band=True)
         _mark(axis, panel, "w2_metastable", "turnaround")
         axis.set_yscale("log")
 
-        _finish(axis, r"$W_2(\rho_t, \Pi_{\#}\rho_0)$ (dimensionless)")
-        _scale(axis)
+        finish_time(axis, r"$W_2(\rho_t, \Pi_{\#}\rho_0)$ (dimensionless)")
+        scale_distance(axis)
         if not np.isfinite(panel.median_event("turnaround")).any():
             say_in(axis, "no turnaround")
     band = Patch(color="0.5", alpha=0.3, lw=0, label="middle half of the seeds")
@@ -71,10 +71,10 @@ def distances(panels: Sequence[Panel]) -> Figure:
     figure, axes, _ = panel_grid(panels, 4, _SIZE)
     colours = beta_colours(panels)
     for axis, panel in zip(axes, panels, strict=False):
-        _draw(axis, panel, "distance_dominant", colours, "-")
-        _draw(axis, panel, "distance_terminal", colours, "--")
+        draw_curve(axis, panel, "distance_dominant", colours, "-")
+        draw_curve(axis, panel, "distance_terminal", colours, "--")
         _mark(axis, panel, "distance_dominant", "crossover")
-        _finish(axis, "rms distance (dimensionless)")
+        finish_time(axis, "rms distance (dimensionless)")
         axis.set_ylim(bottom=0.0)
         if not np.isfinite(panel.median_event("crossover")).any():
             same = "no crossover:\nboth eigenspaces coincide"
@@ -88,7 +88,7 @@ def distances(panels: Sequence[Panel]) -> Figure:
     return figure
 
 
-def _draw(
+def draw_curve(
     axis: Axes,
     panel: Panel,
     name: str,
@@ -121,10 +121,10 @@ def _mark(axis: Axes, panel: Panel, name: str, estimator: Estimator) -> None:
         axis.plot(*np.transpose(points), marker, color=colour, mec="white", mew=0.5, ms=5, zorder=3)
 
 
-def _scale(axis: Axes) -> None:
-    """Cut the distance axis at the floor of roundoff and put plain numbers on it."""
+def scale_distance(axis: Axes, lowest: float = _LOWEST) -> None:
+    """Cut the logarithmic distance axis at its lowest value and put plain numbers on it."""
     low, high = axis.get_ylim()
-    low = max(low, _LOWEST)
+    low = max(low, lowest)
     decades = np.log10(high / low)
     steps = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if decades < 0.7 else (1.0, 2.0, 5.0)
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1.0)
@@ -148,7 +148,8 @@ def _handle(estimator: Estimator) -> Line2D:
     return Line2D([], [], color=colour, marker=marker, ls="", mec="white", mew=0.5, label=label)
 
 
-def _finish(axis: Axes, label: str) -> None:
+def finish_time(axis: Axes, label: str) -> None:
+    """Label the axes of curves against time."""
     axis.set_xlabel(_TIME)
     axis.set_ylabel(label)
     axis.margins(x=0.0)

@@ -13,6 +13,7 @@ from mfsweep._types import STATUSES, Array, Estimator, Status
 from mfsweep.dynamics.weights import Weights
 from mfsweep.sweep.cell import weights_of
 from mfsweep.sweep.config import Config
+from mfsweep.sweep.folder import COLLECTED
 from mfsweep.sweep.grid import Shard, shards
 from mfsweep.sweep.layout import SHARD_DIMS
 from mfsweep.sweep.results import open_results
@@ -34,6 +35,8 @@ class Panel:
         Its switch times; dims estimator, beta, seed.
     laws
         Its laws; dims estimator, law (and cell_status).
+    bound
+        Rates of the two terms of Theorem 1; dims beta, time.
     """
 
     shard: Shard
@@ -41,6 +44,7 @@ class Panel:
     curves: xr.Dataset
     switches: xr.Dataset
     laws: xr.Dataset
+    bound: xr.Dataset
 
     @property
     def is_control(self) -> bool:
@@ -105,12 +109,11 @@ def read_panels(config: Config, run_folder: Path) -> tuple[Panel, ...]:
         If the run has not been collected, or for another config.
     """
     tree = open_results(run_folder)
-    names = ("curves", "switch_times", "laws")
-    absent = [name for name in names if name not in tree.children]
+    absent = [name for name in COLLECTED if name not in tree.children]
     if absent:
         message = f"{run_folder} has no {absent[0]}.zarr: run mfsweep collect first"
         raise StoreError(message)
-    stores = [tree[name].to_dataset() for name in names]
+    stores = [tree[name].to_dataset() for name in COLLECTED]
     return tuple(
         Panel(shard, weights_of(config, shard), *(_part(store, shard) for store in stores))
         for shard in shards(config)
@@ -120,8 +123,8 @@ def read_panels(config: Config, run_folder: Path) -> tuple[Panel, ...]:
 def _part(store: xr.Dataset, shard: Shard) -> xr.Dataset:
     """Select one shard's part of a store, its betas and seeds only."""
     wanted: dict[str, Any] = {dim: getattr(shard, dim) for dim in SHARD_DIMS}
-    if "beta" in store.dims:
-        wanted |= {"beta": list(shard.betas), "seed": list(shard.seeds)}
+    cells = {"beta": list(shard.betas), "seed": list(shard.seeds)}
+    wanted |= {dim: values for dim, values in cells.items() if dim in store.dims}
     try:
         return store.sel(wanted).load()
     except KeyError as error:

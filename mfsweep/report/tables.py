@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+import xarray as xr
 
 from mfsweep._types import STATUSES
 from mfsweep.plotting.panels import Panel
@@ -81,6 +82,8 @@ def laws_table(panels: Iterable[Panel]) -> Table:
                 law = panel.laws.sel(estimator=estimator, law=name)
                 found = counts(law)
                 fields = ("predicted_slope", "aic")
+                ends = (law[f"slope_without_one_{end}"].item() for end in ("low", "high"))
+                without = " to ".join(number(end) for end in ends)
                 rows.append(
                     (
                         *_place(panel.shard),
@@ -89,17 +92,21 @@ def laws_table(panels: Iterable[Panel]) -> Table:
                         number(law.slope.item()),
                         interval(law),
                         *(number(law[field].item()) for field in fields),
+                        number(law.evidence.item(), 3),
+                        without if np.isfinite(law.slope_without_one_low) else number(np.nan),
                         verdict(law),
                         *(str(found[status]) for status in STATUSES),
                     )
                 )
     heads = (*_PLACE, "estimator", "law in", "slope", "95 % interval", "predicted slope", "AIC")
+    last = ("evidence", "slope without one beta", "verdict")
     return Table(
         "laws",
         "Laws of the switch times: slope per unit of log beta or of beta, time being "
-        "dimensionless; AIC is comparable between the two laws of one estimator; the counts are "
-        "cells by status.",
-        (*heads, "verdict", *(status.replace("_", "-") for status in STATUSES)),
+        "dimensionless; AIC is comparable between the two laws of one estimator, and the evidence "
+        "is its Akaike weight; the slope without one beta is the range of fits that each leave one "
+        "out; the counts are cells by status.",
+        (*heads, *last, *(status.replace("_", "-") for status in STATUSES)),
         tuple(rows),
     )
 
@@ -141,6 +148,43 @@ def assumptions_table(panels: Iterable[Panel]) -> Table:
 def _small(value: float) -> str:
     """Write a number that is 0 in exact arithmetic as the bound that roundoff allows."""
     return "< 1e−12" if 0 < abs(value) < 1e-12 else number(value)  # noqa: RUF001
+
+
+_POWER_AT = (0.125, 0.25, 0.5)
+"""Shares of the last time at which the power of beta is tabulated."""
+
+
+def bound_table(panels: Iterable[Panel]) -> Table:
+    """Tabulate the measured rates of Theorem 1's two terms beside what is predicted of them."""
+    rows, heads = [], [""] * len(_POWER_AT)
+    for panel in panels:
+        found, growth = panel.bound, panel.bound.growth_rate.values
+        at = [round(share * (found.time.size - 1)) for share in _POWER_AT]
+        heads = [f"power of beta at t = {found.time.values[k]:g}" for k in at]
+        known = growth[np.isfinite(growth)]
+        rows.append(
+            (
+                *_place(panel.shard),
+                _measured(found, "decay_rate"),
+                number(found.predicted_decay_rate.item()),
+                f"{number(known.min(), 3)} to {number(known.max(), 3)}" if known.size else "–",  # noqa: RUF001
+                *(_measured(found.isel(time=k), "beta_power") for k in at),
+            )
+        )
+    return Table(
+        "bound",
+        "W2 to the metastable target is at most the distance to the zero-temperature flow (the "
+        "stability term, which grows with time and falls with beta) plus that flow's own distance, "
+        "which decays; means over seeds with 95 % intervals; a rate needs enough tokens and times.",
+        (*_PLACE, "decay rate", "predicted", "growth rates of the stability term", *heads),
+        tuple(rows),
+    )
+
+
+def _measured(rates: xr.Dataset, name: str) -> str:
+    value, low, high = (rates[name + end].item() for end in ("", "_low", "_high"))
+    within = "" if np.isnan(low) else f" [{number(low, 3)}, {number(high, 3)}]"
+    return number(value, 3) + within
 
 
 def terminal_table(panels: Iterable[Panel]) -> Table:

@@ -8,6 +8,7 @@ import xarray as xr
 from mfsweep._types import LAW_STATUSES, STATUSES, Estimator
 from mfsweep.analysis.laws import MIN_BETAS, MIN_SEEDS
 from mfsweep.plotting.panels import Panel, flagged, place
+from mfsweep.sweep.layout import RESOLVED
 
 LAW_WORDS = dict(
     zip(
@@ -27,6 +28,8 @@ LAW_WORDS = dict(
 )
 """Each status of a law in words."""
 _TOLD: tuple[Estimator, ...] = ("turnaround", "crossover")
+ALIGNED = 1e-9
+"""Delta below which e counts as an eigenvector of B^T."""
 TOLD_APART = 2.0
 """Difference in AIC from which one law counts as preferred."""
 
@@ -69,14 +72,52 @@ def verdict(law: xr.Dataset) -> str:
 
 
 def preferred(laws: xr.Dataset) -> str:
-    """Say which law the evidence prefers; laws of one estimator, dim law."""
-    log, linear = (laws.aic.sel(law=name).item() for name in ("log", "linear"))
+    """Say which law the evidence prefers; laws of one estimator, dim law.
+
+    Where cells are under-resolved, the beta without such cells speak first, and what all cells
+    would have said is told beside it.
+    """
+    every, resolved = _preference(laws, ""), _preference(laws, RESOLVED)
+    under_resolved = counts(laws.isel(law=0))["under_resolved"]
+    if not under_resolved or not every:
+        return every
+    betas = laws[RESOLVED + "betas"].values[0]
+    if not resolved:
+        return f"{every}, but not one law can be fitted to the {betas} beta that are resolved"
+    word = "likewise" if resolved.partition(" (")[0] == every.partition(" (")[0] else "otherwise"
+    return (
+        f"At the {betas} beta where every cell is resolved {resolved}; all cells, resolved or not, "
+        f"say {word}: {every}"
+    )
+
+
+def _preference(laws: xr.Dataset, cells: str) -> str:
+    """Say which law all cells, or the resolved ones, prefer; nothing where one has no AIC."""
+    log, linear = (laws[cells + "aic"].sel(law=name).item() for name in ("log", "linear"))
     if np.isnan(log) or np.isnan(linear):
         return ""
+    apart = number(abs(log - linear), 3)
     if abs(log - linear) < TOLD_APART:
-        return f"AIC cannot tell the two laws apart (difference {number(abs(log - linear), 2)})"
+        return f"AIC cannot tell the two laws apart (difference {apart})"
     better = "log beta" if log < linear else "beta"
-    return f"AIC prefers the law in {better} (by {number(abs(log - linear), 3)})"
+    share = laws[cells + "evidence"].max().item()
+    return f"AIC prefers the law in {better} (by {apart}, {share:.0%} of the evidence)"
+
+
+def alignment(misalignment: float) -> str:
+    """Say which law the mean field's crossover can follow; nothing where Delta is not known.
+
+    >>> alignment(0.0).partition(":")[0]
+    'Delta = 0'
+    """
+    if np.isnan(misalignment):
+        return ""
+    if abs(misalignment) < ALIGNED:
+        return "Delta = 0: e is an eigenvector of Bᵀ, so that the crossover can follow log beta."
+    return (
+        f"Delta = |Bᵀe| − ⟨e, Be⟩ = {number(misalignment, 3)} is not 0: as n grows, the crossover "  # noqa: RUF001
+        "comes to grow in proportion to beta, since ever fewer tokens hold the cluster at E."
+    )
 
 
 def summary(panels: Sequence[Panel]) -> str:
@@ -116,6 +157,8 @@ def findings(panels: Sequence[Panel]) -> Iterator[str]:
         for estimator in _TOLD:
             found = _finding(panel.laws.sel(estimator=estimator), estimator)
             yield f"{place(panel.shard)}: {found}"
+        if told := alignment(panel.laws.misalignment.item()):
+            yield f"{place(panel.shard)}: {told}"
 
 
 def _finding(laws: xr.Dataset, estimator: Estimator) -> str:

@@ -98,6 +98,15 @@ def zero_temperature_tokens(config: Config, shard: Shard, seed: int) -> Array:
     return _simulated(config, shard, seed, math.inf).tokens
 
 
+def w2_zero_temperature(config: Config, shard: Shard, seed: int, reference: Array) -> Array:
+    """Measure exact W2 from the zero-temperature flow to the target; NaN without one; (time,)."""
+    weights = weights_of(config, shard)
+    if not weights.has_target:
+        return np.full(len(reference), np.nan)
+    initial, mass = start(config, shard, seed)
+    return w2_curve(reference, project_dominant(initial, weights), mass)
+
+
 def measure_cell(
     tokens: Array,
     mass: Masses,
@@ -106,7 +115,7 @@ def measure_cell(
     reference: Array,
     beta: float,
 ) -> dict[str, Array]:
-    """Measure every curve of one trajectory but ess, which the simulation records.
+    """Measure every curve of one trajectory but ess and those of the zero-temperature flow.
 
     Parameters
     ----------

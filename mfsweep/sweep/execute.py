@@ -19,12 +19,20 @@ from mfsweep.sweep.cell import (
     measure_cell,
     run_cell,
     start,
+    w2_zero_temperature,
     weights_of,
     zero_temperature_tokens,
 )
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import is_done, provenance, shard_folder, write_done
-from mfsweep.sweep.grid import Cell, Shard, cell_digest, simulate_digest, times
+from mfsweep.sweep.grid import (
+    Cell,
+    Shard,
+    cell_digest,
+    measure_digest,
+    simulate_digest,
+    times,
+)
 from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
 from mfsweep.sweep.store import (
     cell_states,
@@ -260,6 +268,7 @@ def _measure_seed(
     initial, _ = start(config, shard, seed)
     with threadpool_limits(1):
         reference = zero_temperature_tokens(config, shard, seed)
+        zero = {"w2_zero_temperature": w2_zero_temperature(config, shard, seed, reference)}
     shape = (len(shard.betas), config.time.n_times)
     curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
     versions = set()
@@ -274,7 +283,7 @@ def _measure_seed(
         except TransportError as error:
             message = f"beta = {beta:g}, {error}"
             raise TransportError(message) from error
-        for name, curve in (measured | cell).items():
+        for name, curve in (measured | zero | cell).items():
             curves[name][row] = curve
     return curves, versions
 
@@ -291,9 +300,10 @@ def measure_shard(
     """
     folder = shard_folder(run_folder, shard).absolute()
     path, done = folder / "trajectories.zarr", folder / "measure.done"
-    digest = simulate_digest(config, shard)
+    digest = measure_digest(config, shard)
     try:
-        _refuse_unfinished(shard, folder, digest, cell_digest(config, shard, numerics=False))
+        simulated = simulate_digest(config, shard)
+        _refuse_unfinished(shard, folder, simulated, cell_digest(config, shard, numerics=False))
         compile_kernels(shard.d)
         outcome = Outcome()
         names = [f"{shard.id} seed = {seed}" for seed in shard.seeds]

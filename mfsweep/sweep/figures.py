@@ -17,11 +17,11 @@ def figure_names(config: Config) -> tuple[str, ...]:
     ...     dict(run="a", grid=grid, families={"id": {"kind": "identity"}},
     ...          time={"t_end": 1, "n_times": 2}))
     >>> figure_names(config)
-    ('w2_curves', 'distances', 'switch_times', 'tokens_circle')
+    ('w2_curves', 'distances', 'switch_times', 'bound_terms', 'tokens_circle')
     """
     dimensions = {shard.d for shard in shards(config)}
     pictures = [name for d, name in TOKEN_FIGURES.items() if d in dimensions]
-    return ("w2_curves", "distances", "switch_times", *pictures)
+    return ("w2_curves", "distances", "switch_times", "bound_terms", *pictures)
 
 
 def caption_file(file: str) -> str:

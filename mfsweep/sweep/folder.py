@@ -18,6 +18,8 @@ from mfsweep._errors import InputError, StoreError
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import NUMERICS_VERSION, Shard, config_digest
 
+COLLECTED = ("curves", "switch_times", "laws", "bound")
+"""Stores of a run that are made from its shards."""
 CLOCK_SECONDS = 120.0
 """By how much the clocks of two machines may differ."""
 _LIBRARIES = ("dask", "distributed", "numba", "numpy", "POT", "scipy", "xarray", "zarr")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 NUMERICS_VERSION = 2
 """Raised when the same config would give other numbers: cells of older versions are stale."""
 
+MEASURE_VERSION = 2
+"""Raised when the same tokens would be measured otherwise, or more is measured."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -200,9 +203,14 @@ def simulate_digest(config: Config, shard: Shard) -> str:
     return _digest([cell_digest(config, shard), shard.betas, shard.seeds])
 
 
+def measure_digest(config: Config, shard: Shard) -> str:
+    """Return the digest of what a shard's curves are made from."""
+    return _digest([simulate_digest(config, shard), MEASURE_VERSION])
+
+
 def collect_digest(config: Config) -> str:
     """Return the digest of what curves, switch times and laws are made from."""
-    asked = [(shard.id, simulate_digest(config, shard)) for shard in shards(config)]
+    asked = [(shard.id, measure_digest(config, shard)) for shard in shards(config)]
     return _digest([asked, config.laws.model_dump()])
 
 

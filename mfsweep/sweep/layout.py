@@ -31,6 +31,7 @@ CURVES = {
     "distance_terminal": "rms chordal distance to V's eigenspace of largest real part",
     "distance_terminal_modulus": "rms chordal distance to V's eigenspace of largest modulus",
     "w2_stability": "coupling distance to the zero-temperature flow of the same initial tokens",
+    "w2_zero_temperature": "exact W2 from the zero-temperature flow to the metastable target",
     "log_energy": "log of the interaction energy (only where V = B = I, else NaN)",
     "ess_median": "median over tokens of the effective number of tokens attended to",
     "ess_min": "least effective number of tokens attended to",
@@ -103,15 +104,49 @@ SWITCH_TIMES = {
 }
 
 _LAW = ("estimator", "law", *SHARD_DIMS)
+_FIT = {
+    "slope": "slope b of the law, per unit of log beta or of beta",
+    "slope_low": "lower end of the slope's 95 % interval",
+    "slope_high": "upper end of the slope's 95 % interval",
+    "intercept": "intercept a of the law",
+    "aic": "Akaike information criterion",
+    "evidence": "share of the evidence (Akaike weight) among the laws of the same cells",
+}
+LAW_NUMBERS = tuple(_FIT)
+"""What is kept of a fit to all cells, and of one to the resolved beta."""
+RESOLVED = "resolved_"
+"""Prefix of a fit to the beta at which no cell is under-resolved."""
 LAWS = {
-    "slope": Variable(_LAW, "float64", "slope b of the law, per unit of log beta or of beta"),
-    "slope_low": Variable(_LAW, "float64", "lower end of the slope's 95 % interval"),
-    "slope_high": Variable(_LAW, "float64", "upper end of the slope's 95 % interval"),
-    "intercept": Variable(_LAW, "float64", "intercept a of the law"),
-    "aic": Variable(_LAW, "float64", "Akaike information criterion"),
+    **{name: Variable(_LAW, "float64", text) for name, text in _FIT.items()},
+    "slope_without_one_low": Variable(_LAW, "float64", "least slope on leaving out one beta"),
+    "slope_without_one_high": Variable(_LAW, "float64", "largest slope on leaving out one beta"),
     "predicted_slope": Variable(
         _LAW, "float64", "|B^T e| / (2 gap), for the turnaround against log beta"
     ),
     "counts": Variable((*_LAW, "cell_status"), "int64", "cells by status", fill=0),
     "status": _flags(_LAW, "status of the fit", LAW_STATUSES),
+    **{
+        RESOLVED + name: Variable(_LAW, "float64", f"{text}; beta without under-resolved cells")
+        for name, text in _FIT.items()
+    },
+    RESOLVED + "betas": Variable(_LAW, "int64", "finite beta without under-resolved cells", fill=0),
+    RESOLVED + "status": _flags(_LAW, "status of the fit to the resolved beta", LAW_STATUSES),
+    "misalignment": Variable(
+        SHARD_DIMS, "float64", "|B^T e| - <e, B e>: 0 where the crossover can follow log beta"
+    ),
 }
+
+
+def _rate(dims: tuple[str, ...], name: str, meaning: str) -> dict[str, Variable]:
+    """Describe a rate and its 95 % interval over the seeds."""
+    ends = {"": "", "_low": ", lower end of its 95 % interval", "_high": ", upper end"}
+    return {name + end: Variable(dims, "float64", meaning + text) for end, text in ends.items()}
+
+
+BOUND = {
+    **_rate(SHARD_DIMS, "decay_rate", "decay rate of w2_zero_temperature"),
+    "predicted_decay_rate": Variable(SHARD_DIMS, "float64", "predicted decay rate"),
+    **_rate((*SHARD_DIMS, "beta"), "growth_rate", "growth rate of w2_stability as it saturates"),
+    **_rate((*SHARD_DIMS, "time"), "beta_power", "power p of w2_stability ~ beta^p at fixed time"),
+}
+"""Theorem 1's two terms, seen apart."""

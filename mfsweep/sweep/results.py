@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from mfsweep._errors import InputError
+from mfsweep.sweep.folder import COLLECTED
 from mfsweep.sweep.layout import CELL_DIMS, COORDINATES, SHARD_DIMS
 
 
@@ -28,7 +29,7 @@ def open_results(folder: str | Path) -> xr.DataTree:
     Returns
     -------
     xarray.DataTree
-        Nodes /curves, /switch_times, /laws (those that exist), and /shards/{shard} with the
+        Nodes /curves, /switch_times, /laws, /bound (those that exist), and /shards/{shard} with the
         trajectories, whose family, d, gap and n_tokens are scalar coordinates; nothing is read
         but coordinates. Once the run is collected, shards, betas and seeds that it did not ask
         for are left out.
@@ -39,7 +40,7 @@ def open_results(folder: str | Path) -> xr.DataTree:
         If the folder holds no run.
     """
     folder = Path(folder)
-    nodes = {name: folder / f"{name}.zarr" for name in ("curves", "switch_times", "laws")}
+    nodes = {name: folder / f"{name}.zarr" for name in COLLECTED}
     for path in sorted(folder.glob("shards/*/trajectories.zarr")):
         nodes[f"shards/{path.parent.name}"] = path
     there = {name: path for name, path in nodes.items() if (path / "zarr.json").exists()}

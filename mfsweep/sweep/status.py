@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import is_done, shard_folder
-from mfsweep.sweep.grid import Shard, cell_digest, shards, simulate_digest
+from mfsweep.sweep.grid import Shard, cell_digest, measure_digest, shards, simulate_digest
 from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
 from mfsweep.sweep.store import cell_states, mean_seconds, stored_settings
 
@@ -50,7 +50,7 @@ def _status(config: Config, shard: Shard, run_folder: Path) -> ShardStatus:
         count[DONE],
         count[FAILED],
         count[MISSING],
-        left == 0 and is_done(folder / "measure.done", digest),
+        left == 0 and is_done(folder / "measure.done", measure_digest(config, shard)),
         left * mean_seconds(path, shard) if known else 0.0,
         count[STALE],
     )

@@ -43,6 +43,7 @@ def damage(config: Config, run_folder: Path) -> Iterator[Damage]:
         "curves.zarr": (layout.curves(*cells), (*cells, "time"), SHARD_DIMS),
         "switch_times.zarr": (layout.SWITCH_TIMES, ("estimator", *cells), ()),
         "laws.zarr": (layout.LAWS, ("estimator", "law", *SHARD_DIMS, "cell_status"), ()),
+        "bound.zarr": (layout.BOUND, (*SHARD_DIMS, "beta", "time"), ()),
     }
     for name, (layouts, dims, chunk_dims) in collected.items():
         if (run_folder / name).exists():

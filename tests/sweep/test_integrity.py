@@ -62,7 +62,7 @@ def test_every_flipped_bit_is_found_or_reads_back_equal(place):
     units = [
         [shard / "trajectories.zarr"] * 5 + [shard / "simulate.done"],
         [shard / "curves.zarr"],
-        *([run / f"{name}.zarr"] for name in ("curves", "switch_times", "laws")),
+        *([run / f"{name}.zarr"] for name in ("curves", "switch_times", "laws", "bound")),
         marks,
     ]
     flips = 0

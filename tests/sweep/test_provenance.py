@@ -130,7 +130,7 @@ def test_stale_cells_are_kept_on_request_and_every_result_says_so(tmp_path, late
     shard = shards(config)[0]
     assert read_done(folder / "shards" / shard.id / "simulate.done")["stale"] == 4
     assert holds_stale(folder, shard)
-    for name in ("curves", "switch_times", "laws"):
+    for name in ("curves", "switch_times", "laws", "bound"):
         attrs = xr.open_zarr(folder / f"{name}.zarr", consolidated=False).attrs
         assert attrs["numerics_versions"] == [first, 7]
     capsys.readouterr()

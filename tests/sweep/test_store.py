@@ -118,7 +118,7 @@ def test_growing_by_a_beta_or_a_seed_computes_only_the_new_cells(make_config, tm
     assert {file: new[file] for file in old} == old
     fresh_folder = tmp_path / "fresh"
     assert run(grown, fresh_folder, ignore) == 12
-    for name in ("curves", "switch_times", "laws"):
+    for name in ("curves", "switch_times", "laws", "bound"):
         one, other = (
             xr.open_zarr(folder / f"{name}.zarr", consolidated=False).drop_attrs()
             for folder in (tmp_path, fresh_folder)

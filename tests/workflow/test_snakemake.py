@@ -29,7 +29,7 @@ def test_one_command_makes_stores_figures_and_the_page(finished):
     folder, run = finished
     results = folder / "results/tiny"
     assert (results / "report.html").stat().st_size > 10_000
-    for name in ("curves", "switch_times", "laws"):
+    for name in ("curves", "switch_times", "laws", "bound"):
         assert xr.open_zarr(results / f"{name}.zarr", consolidated=False).sizes["d"] == 2
     names = {path.name for path in (results / "figures").iterdir()}
     expected = ("w2_curves", "distances", "switch_times", "tokens_circle", "tokens_sphere")

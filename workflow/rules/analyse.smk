@@ -8,7 +8,7 @@ rule measure:
     conda:
         "../envs/mfsweep.yaml"
     params:
-        digest=lambda wildcards: grid.simulate_digest(CONFIG, SHARDS[wildcards.shard]),
+        digest=lambda wildcards: grid.measure_digest(CONFIG, SHARDS[wildcards.shard]),
     shell:
         "mfsweep measure --shard {wildcards.shard} --cores {threads} --log {log}"
 
@@ -17,7 +17,7 @@ rule collect:
     input:
         expand(rules.measure.output, shard=SHARDS),
     output:
-        expand(RUN / "{store}.zarr/zarr.json", store=STORES),
+        expand(RUN / "{store}.zarr/zarr.json", store=COLLECTED),
     log:
         RUN / "logs/collect.log",
     conda:

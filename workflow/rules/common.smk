@@ -11,10 +11,9 @@ from mfsweep._errors import MfsweepError
 from mfsweep.progress import say
 from mfsweep.sweep import figures, grid
 from mfsweep.sweep.config import load_config
-from mfsweep.sweep.folder import check_claim, holds_stale
+from mfsweep.sweep.folder import COLLECTED, check_claim, holds_stale
 from mfsweep.sweep.lock import WORKFLOW, Lock, held
 
-STORES = ("curves", "switch_times", "laws")
 
 
 def refuse(error):
