@@ -1,6 +1,10 @@
 """Closed forms and slow independent routes that the tests hold the software against."""
 
+import itertools
+
 import numpy as np
+import scipy.stats
+from scipy import integrate
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 
@@ -105,6 +109,25 @@ def w2_identity_uniform(t, gap, d):
             ratio = np.where(q < 1, np.arccos(q) / np.sqrt(1 - q * q), 1.0)
         return np.sqrt(2 * (1 - 2 / np.pi * ratio))
     return np.sqrt(2 * q / (1 + q))
+
+
+def w2_identity_uniform_any(times, gap, d, multiplicity):
+    """O7 by quadrature: uniform tokens at zero temperature, B = I, E of any multiplicity.
+
+    With s = |P_E x| at the start, s^2 ~ Beta(m / 2, (d - m) / 2), and q = e^{-gap t}, a token and
+    its target make an angle of cosine s / sqrt(s^2 + q^2 (1 - s^2)).
+    """
+    law = scipy.stats.beta(multiplicity / 2, (d - multiplicity) / 2)
+
+    def square(q):
+        def cost(s):  # 2 (1 - cos), times the density of s
+            r = np.hypot(s, q * np.sqrt(1 - s * s))
+            return 2 * q * q * (1 - s * s) / (r * (r + s)) * 2 * s * law.pdf(s * s)
+
+        ends = np.concatenate([[0], q ** np.linspace(1, 0, 9)])
+        return sum(integrate.quad(cost, *pair)[0] for pair in itertools.pairwise(ends))
+
+    return np.sqrt([square(q) for q in np.exp(-gap * np.asarray(times))])
 
 
 def log_energy(x, mass, beta):

@@ -88,6 +88,41 @@ def test_o6_holds_through_the_whole_pipeline(make_config, tmp_path, ignore, d):
     np.testing.assert_allclose(curves.w2_metastable.values.squeeze(), exact, atol=4e-3)
 
 
+def test_o7_holds_through_the_whole_pipeline(make_config, tmp_path, ignore):
+    kinds = {f"m{m}": {"kind": "identity", "multiplicity": m} for m in (1, 2, 3)}
+    config = make_config(
+        grid={"family": [*kinds], "d": [4], "n_tokens": [2048], "beta": [np.inf], "seed": 1},
+        families=kinds,
+        initial={"sampling": "qmc"},
+        time={"t_end": 6.0, "n_times": 7},
+    )
+    tree = run(config, tmp_path, ignore)
+    curves, bound = (tree[name].to_dataset() for name in ("curves", "bound"))
+    for m, rate in ((1, 0.25), (2, 0.5), (3, 0.5)):
+        exact = oracles.w2_identity_uniform_any(curves.time.values, 0.5, 4, m)
+        found = curves.w2_metastable.sel(family=f"m{m}").values.squeeze()
+        np.testing.assert_allclose(found, exact, atol=4e-3)
+        assert bound.predicted_decay_rate.sel(family=f"m{m}").item() == pytest.approx(rate)
+
+
+def test_the_terms_of_the_bound_are_those_of_the_curves(make_config, tmp_path, ignore):
+    grid = {"family": ["aligned"], "n_tokens": [300], "beta": [4.0, 8.0, 32.0, np.inf], "seed": 3}
+    families = {"aligned": {"kind": "aligned"}}
+    tree = run(make_config(grid=grid, families=families), tmp_path, ignore)
+    curves, bound = (tree[name].to_dataset().squeeze() for name in ("curves", "bound"))
+    stability = curves.w2_stability.sel(beta=[4.0, 8.0, 32.0], time=bound.time[5])
+    slopes = np.polyfit(np.log([4.0, 8.0, 32.0]), np.log(stability.values), 1)[0]
+    assert bound.beta_power.values[5] == pytest.approx(slopes.mean())
+    assert bound.beta_power_low.values[5] < slopes.mean() < bound.beta_power_high.values[5]
+    assert np.isfinite(bound.growth_rate.values[:3]).all()
+    assert np.isnan(bound.growth_rate.values[3])
+    zero = curves.w2_zero_temperature
+    assert (zero.sel(beta=4.0) == zero.sel(beta=np.inf)).all()
+    triangle = curves.w2_stability + zero - curves.w2_metastable
+    assert (triangle > -1e-9).all()
+    np.testing.assert_allclose(zero.sel(beta=np.inf), curves.w2_metastable.sel(beta=np.inf))
+
+
 def test_status_counts_what_is_done_and_what_is_left(make_config, tmp_path, ignore):
     config = make_config()
     run(config, tmp_path, ignore)
