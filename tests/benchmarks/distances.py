@@ -53,9 +53,8 @@ def main() -> None:
     part = slice(None, None, 10)
     simplex, _ = seconds(lambda: w2_curve(tokens[part], target, mass))
     other, same = seconds(lambda: assignment(tokens[part], target))
-    print(
-        f"  against assignment: {other / simplex:.1f}, difference {abs(same - curve[part]).max():.0e}"
-    )
+    apart = abs(same - curve[part]).max()
+    print(f"  against assignment: {other / simplex:.1f}, difference {apart:.0e}")
     wasserstein.LARGEST_PLAN = 10
     lazy, same = seconds(lambda: w2_curve(tokens[part], target, mass))
     print(
