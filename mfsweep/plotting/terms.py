@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from mfsweep.analysis.bound import DECAY_FROM
 from mfsweep.plotting.curves import draw_curve, finish_time, scale_distance
 from mfsweep.plotting.panels import Panel
-from mfsweep.plotting.style import beta_colours, beta_handles, legend_below, panel_grid, say_in
+from mfsweep.plotting.style import beta_colours, beta_handles, legend_below, panel_grid
 
 _SIZE = (2.6, 2.3)
 _ZERO = "black"
@@ -38,9 +38,6 @@ def bound_terms(panels: Sequence[Panel]) -> Figure:
         axis.set_yscale("log")
         finish_time(axis, "distance (dimensionless)")
         scale_distance(axis, lowest=1e-3)
-        rate, predicted = (panel.bound[f].item() for f in ("decay_rate", "predicted_decay_rate"))
-        if np.isfinite(rate):
-            say_in(axis, f"decay rate {rate:.3g}\n(predicted {predicted:.3g})", 0.2)
     styles = [
         Line2D([], [], color=_ZERO, lw=1.6, label="zero-temperature flow to the target"),
         Line2D([], [], color=_ZERO, ls="--", label="predicted decay"),
