@@ -1,5 +1,7 @@
 """One worker or several, one order or another, fresh or resumed: the same bits."""
 
+from contextlib import nullcontext
+
 import pytest
 import xarray as xr
 from small_run import _connect
@@ -49,9 +51,12 @@ def run_with(config, folder, workers, order=1):
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_any_number_of_dask_workers_gives_the_same_bits(reference, tmp_path, workers):
+def test_any_number_of_dask_workers_gives_the_same_bits(reference, tmp_path, monkeypatch, workers):
     file, expected = reference
-    run_with(load_config(file), tmp_path, workers)
+    with execute.connect(execute.Workers(workers)) as client:  # one start for every shard
+        monkeypatch.setattr(execute, "connect", lambda _: nullcontext(client))
+        run_with(load_config(file), tmp_path, workers)
+        assert len(client.scheduler_info()["workers"]) == workers
     assert_same(tmp_path, expected)
 
 
