@@ -28,7 +28,14 @@ LAYERS = [
     {"analysis.evidence", "analysis.bound"},
     {"sweep.config"},
     {"sweep.grid"},
-    {"sweep.streams", "sweep.layout", "sweep.folder", "sweep.figures", "sweep.lock"},
+    {
+        "sweep.blocks",
+        "sweep.streams",
+        "sweep.layout",
+        "sweep.folder",
+        "sweep.figures",
+        "sweep.lock",
+    },
     {"sweep.cell", "sweep.store", "sweep.fitted", "sweep.coordinates"},
     {"sweep.estimates"},
     {

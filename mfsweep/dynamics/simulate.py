@@ -1,6 +1,7 @@
 """One run of the token dynamics."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,10 @@ HOUSEKEEPING = 8
 """Accepted steps between looks at which tokens are neighbours, move as one, or rest."""
 
 
+Keep = Callable[[Tokens], None]
+"""Takes the tokens (n, d) at the next saved time."""
+
+
 @dataclass(frozen=True)
 class Stats:
     """Counts of one run."""
@@ -52,7 +57,7 @@ class Trajectory:
     times: Times
     """Dimensionless, shape (time,)."""
     tokens: Array
-    """Unit vectors, shape (time, n, d)."""
+    """Unit vectors, shape (time, n, d); (0, n, d) where `keep` took them."""
     mass: Masses
     """Sum 1, shape (n,)."""
     ess_median: Array
@@ -108,6 +113,7 @@ def simulate(
     atol: float = 1e-9,
     step: float | None = None,
     merge_radius: float = MERGE_RADIUS,
+    keep: Keep | None = None,
 ) -> Trajectory:
     """Integrate the tokens from x0 at time 0 and keep them at the given times.
 
@@ -137,6 +143,9 @@ def simulate(
     merge_radius
         Tokens that have come together within this chordal distance move as one, with every method;
         each keeps its saved position up to it. 0 for none.
+    keep
+        Called with the tokens (n, d) at each of the times, in order and as the integration goes;
+        the trajectory then holds none.
 
     Returns
     -------
@@ -179,9 +188,12 @@ def simulate(
         record=record,
         settle=settle,
     )
-    tokens = np.empty((len(times), *x0.shape))
+    tokens = np.empty((0 if keep else len(times), *x0.shape))
     for k, x in enumerate(states):
-        tokens[k] = x[flow.clusters.member]
+        if keep:
+            keep(x[flow.clusters.member])
+        else:
+            tokens[k] = x[flow.clusters.member]
     median, least = flow.resolution_at(times)
     stats = Stats(
         record.steps,

@@ -10,7 +10,7 @@ from mfsweep._types import Array, Masses, Tokens
 from mfsweep.analysis.targets import distance_dominant, distance_terminal, project_dominant
 from mfsweep.analysis.wasserstein import coupling_distance, w2_curve
 from mfsweep.dynamics.initial import initial_tokens
-from mfsweep.dynamics.simulate import Trajectory, simulate
+from mfsweep.dynamics.simulate import Keep, Trajectory, simulate
 from mfsweep.dynamics.weights import Weights, load_weights, weights_with_gap
 from mfsweep.sweep.config import Config, Family, File
 from mfsweep.sweep.grid import Cell, Shard, times
@@ -59,7 +59,9 @@ def _tilted(e: Array, angle: float) -> Array:
     return turned
 
 
-def _simulated(config: Config, place: Shard | Cell, seed: int, beta: float) -> Trajectory:
+def _simulated(
+    config: Config, place: Shard | Cell, seed: int, beta: float, keep: Keep | None
+) -> Trajectory:
     """Simulate one seed of a family, d, gap and n_tokens at one beta, as the config says."""
     tokens, mass = start(config, place, seed)
     solver = config.solver
@@ -74,13 +76,14 @@ def _simulated(config: Config, place: Shard | Cell, seed: int, beta: float) -> T
         atol=solver.atol,
         step=solver.step,
         merge_radius=solver.merge_radius,
+        keep=keep,
     )
 
 
-def run_cell(config: Config, cell: Cell) -> tuple[Trajectory, Array]:
+def run_cell(config: Config, cell: Cell, keep: Keep | None = None) -> tuple[Trajectory, Array]:
     """Simulate one cell; return its trajectory and its stats in the order of STAT_NAMES."""
     began = time.perf_counter()
-    run = _simulated(config, cell, cell.seed, cell.beta)
+    run = _simulated(config, cell, cell.seed, cell.beta, keep)
     counts = run.stats
     stats = [
         counts.steps,
@@ -93,9 +96,11 @@ def run_cell(config: Config, cell: Cell) -> tuple[Trajectory, Array]:
     return run, np.array(stats, dtype=np.float64)
 
 
-def zero_temperature_tokens(config: Config, shard: Shard, seed: int) -> Array:
-    """Run the zero-temperature flow from one seed's initial tokens; (time, n, d)."""
-    return _simulated(config, shard, seed, math.inf).tokens
+def zero_temperature_flow(
+    config: Config, shard: Shard, seed: int, keep: Keep | None = None
+) -> Trajectory:
+    """Run the zero-temperature flow from one seed's initial tokens."""
+    return _simulated(config, shard, seed, math.inf, keep)
 
 
 def w2_zero_temperature(config: Config, shard: Shard, seed: int, reference: Array) -> Array:

@@ -15,13 +15,14 @@ from mfsweep._errors import InputError, StoreError, TransportError, refused
 from mfsweep._types import Array
 from mfsweep.dynamics.simulate import compile_kernels
 from mfsweep.sweep import layout
+from mfsweep.sweep.blocks import Blocks, block_times
 from mfsweep.sweep.cell import (
     measure_cell,
     run_cell,
     start,
     w2_zero_temperature,
     weights_of,
-    zero_temperature_tokens,
+    zero_temperature_flow,
 )
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import is_done, provenance, shard_folder, write_done
@@ -169,14 +170,15 @@ def _each(
 
 
 def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
-    """Run one cell and write its chunks; runs on a worker."""
+    """Run one cell into its file; runs on a worker."""
     try:
         with threadpool_limits(1):
-            run, stats = run_cell(config, cell)
+            write_cell(path, cell, lambda keep: run_cell(config, cell, keep))
+    except OSError:  # says nothing about the cell
+        raise
     except Exception:
         mark_cell(path, cell, FAILED)
         raise
-    write_cell(path, cell, run, stats)
 
 
 def simulate_shard(
@@ -262,29 +264,33 @@ def _measure_seed(
 ) -> tuple[dict[str, Array], set[int]]:
     """Measure all betas of one seed; arrays (beta, time), and the numerics versions behind them.
 
-    Runs on a worker.
+    Goes through time block by block, as the zero-temperature flow does. Runs on a worker.
     """
     weights = weights_of(config, shard)
     initial, _ = start(config, shard, seed)
-    with threadpool_limits(1):
-        reference = zero_temperature_tokens(config, shard, seed)
-        zero = {"w2_zero_temperature": w2_zero_temperature(config, shard, seed, reference)}
     shape = (len(shard.betas), config.time.n_times)
     curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
     versions = set()
-    for row, beta in enumerate(shard.betas):
-        cell = read_cell(path, beta, seed)
-        if cell is None:
-            continue
-        tokens, mass = cell.pop("tokens"), cell.pop("mass")
-        versions.add(int(cell.pop("numerics_version")))
-        try:
-            measured = measure_cell(tokens, mass, weights, initial, reference, beta)
-        except TransportError as error:
-            message = f"beta = {beta:g}, {error}"
-            raise TransportError(message) from error
-        for name, curve in (measured | zero | cell).items():
-            curves[name][row] = curve
+
+    def measure(when: slice, reference: Array) -> None:
+        zero = {"w2_zero_temperature": w2_zero_temperature(config, shard, seed, reference)}
+        for row, beta in enumerate(shard.betas):
+            cell = read_cell(path, beta, seed, when)
+            if cell is None:
+                continue
+            tokens, mass = cell.pop("tokens"), cell.pop("mass")
+            versions.add(int(cell.pop("numerics_version")))
+            try:
+                measured = measure_cell(tokens, mass, weights, initial, reference, beta)
+            except TransportError as error:
+                message = f"beta = {beta:g}, from time index {when.start} on, {error}"
+                raise TransportError(message) from error
+            for name, curve in (measured | zero | cell).items():
+                curves[name][row, when] = curve
+
+    with threadpool_limits(1):
+        blocks = Blocks(config.time.n_times, block_times(config, shard), measure)
+        zero_temperature_flow(config, shard, seed, blocks.add)
     return curves, versions
 
 

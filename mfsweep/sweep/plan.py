@@ -13,17 +13,18 @@ from mfsweep._errors import InputError
 from mfsweep.analysis.wasserstein import LARGEST_PLAN
 from mfsweep.dynamics.drift import softmax_drift
 from mfsweep.dynamics.simulate import LONGEST_STEP
+from mfsweep.sweep.blocks import block_times
 from mfsweep.sweep.cell import start, weights_of
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import Shard, shards
 
-BASE_BYTES = 240e6
-"""A worker process before its first cell: interpreter, libraries, compiled code."""
-CELLS_SIMULATING = 4.0
-"""Peak of a simulation in units of its cell, which is filled as the integration goes: the chunk,
-compressed, with its checksum, and on its way to the file; measured 2.9 to 4.0."""
-CELLS_MEASURING = 7.2
-"""Peak of a measurement: decoding, the reference, differences; measured 6.3 to 7.2."""
+BASE_BYTES = 270e6
+"""A worker process with what a tiny cell needs: interpreter, libraries, compiled code; measured."""
+BLOCKS = 7.8
+"""Peak of a measurement in units of a block of times: decoding, the reference, differences;
+measured 7.5 to 8.0. A simulation holds 4.0 to 4.8."""
+TOKEN_ARRAYS = 24
+"""Token arrays that a step holds, with what the sums need; measured."""
 STEPS_PER_SHORTEST = 2.2
 """Accepted and rejected steps over the least number that the longest step allows: measured 1.5
 to 2.4 over beta from 8 to 512 at d = 2."""
@@ -67,16 +68,14 @@ def _cost(config: Config, shard: Shard) -> Cost:
 def _peak_values(config: Config, shard: Shard) -> float:
     """Count the numbers that a worker holds at its peak, which is in measuring.
 
-    A step holds 12 token arrays; exact transport to more than two atoms holds 6 numbers a pair, as
-    long as it holds the matrix of costs.
+    Exact transport to more than two atoms holds 6 numbers a pair, as long as it holds the matrix of
+    costs.
     """
     n = int(shard.n_tokens)
-    cell = config.time.n_times * n * shard.d
     pairs = n**2 if n <= LARGEST_PLAN else 0
     transport = 6 * pairs if weights_of(config, shard).assumptions().multiplicity > 1 else 0
-    blocks = 2 * 256 * 1024 if shard.d >= 16 else 0
-    measuring = CELLS_MEASURING * cell + transport
-    return max(CELLS_SIMULATING * cell + blocks, measuring) + 12 * n * shard.d
+    arrays = BLOCKS * block_times(config, shard) + TOKEN_ARRAYS
+    return arrays * n * shard.d + transport
 
 
 def _evaluations(config: Config, shard: Shard) -> float:

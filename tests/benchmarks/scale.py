@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -52,10 +53,8 @@ def fill(file, folder):
     first, *others = shards(config)
     path = shard_folder(folder, first) / "trajectories.zarr"
     store.prepare(path, config, first, {k: start(config, first, k)[1] for k in first.seeds})
-    cells = list(first.cells())
-    made = run_cell(config, cells[0])
-    for cell in cells:
-        store.write_cell(path, cell, *made)
+    for cell in first.cells():
+        store.write_cell(path, cell, partial(run_cell, config, cell))
     for shard in others:
         copy = shard_folder(folder, shard) / "trajectories.zarr"
         shutil.copytree(path, copy, copy_function=os.link)  # signing replaces, never rewrites

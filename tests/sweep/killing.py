@@ -19,11 +19,11 @@ def child(config, folder, journal):
 
     run_cell = execute.run_cell
 
-    def journalled(config, cell):
+    def journalled(config, cell, keep):
         with journal.open("a") as file:
             file.write(f"{cell.beta} {cell.seed}\n")
         time.sleep(0.02)  # so that a random moment is likely to fall into a cell
-        return run_cell(config, cell)
+        return run_cell(config, cell, keep)
 
     execute.run_cell = journalled
     for shard in shards(config):

@@ -5,7 +5,7 @@ import oracles
 import pytest
 
 from mfsweep import Weights, initial_tokens, simulate
-from mfsweep.sweep.cell import measure_cell, run_cell, start, weights_of, zero_temperature_tokens
+from mfsweep.sweep.cell import measure_cell, run_cell, start, weights_of, zero_temperature_flow
 from mfsweep.sweep.grid import shards
 from mfsweep.sweep.layout import CURVES, STAT_NAMES
 
@@ -43,7 +43,7 @@ def test_every_curve_but_ess_is_measured_and_bounded_as_theory_says(make_config)
     config = make_config(grid={"n_tokens": [200], "beta": [32.0]})
     shard = shards(config)[0]
     trajectory, stats = run_cell(config, next(iter(shard.cells())))
-    reference = zero_temperature_tokens(config, shard, 0)
+    reference = zero_temperature_flow(config, shard, 0).tokens
     weights = weights_of(config, shard)
     curves = measure_cell(
         trajectory.tokens, trajectory.mass, weights, trajectory.tokens[0], reference, 32.0
@@ -73,7 +73,7 @@ def test_infinite_beta_is_the_reference_itself(make_config):
     config = make_config(grid={"beta": [math.inf]})
     shard = shards(config)[0]
     trajectory, _ = run_cell(config, next(iter(shard.cells())))
-    np.testing.assert_array_equal(trajectory.tokens, zero_temperature_tokens(config, shard, 0))
+    np.testing.assert_array_equal(trajectory.tokens, zero_temperature_flow(config, shard, 0).tokens)
 
 
 def test_a_mixture_tilts_each_part_from_the_dominant_direction(make_config):

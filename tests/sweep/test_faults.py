@@ -78,15 +78,15 @@ def test_a_full_disk_is_one_error_and_finished_cells_are_kept(small_disk, tmp_pa
 def at_cell(monkeypatch, number, action):
     """Do something when so many cells have begun."""
     begun = []
-    run_cell = execute.run_cell
+    write_cell = execute.write_cell
 
-    def acting(config, cell):
+    def acting(path, cell, run):
         begun.append(cell)
         if len(begun) == number:
             action()
-        return run_cell(config, cell)
+        write_cell(path, cell, run)
 
-    monkeypatch.setattr(execute, "run_cell", acting)
+    monkeypatch.setattr(execute, "write_cell", acting)
 
 
 def test_a_file_system_that_turns_read_only_is_named(small_disk, tmp_path, capsys, monkeypatch):
@@ -118,8 +118,8 @@ def test_a_folder_deleted_during_the_run_is_named_and_the_next_run_starts_anew(
 EXHAUST = """
 import os, resource, sys
 from mfsweep.sweep import execute
-run_cell, begun = execute.run_cell, []
-def hoarding(config, cell):
+write_cell, begun = execute.write_cell, []
+def hoarding(path, cell, run):
     begun.append(cell)
     if len(begun) == 3:
         most = max(map(int, os.listdir("/proc/self/fd")))
@@ -130,8 +130,8 @@ def hoarding(config, cell):
                 hoard.append(os.open("/dev/null", os.O_RDONLY))
         except OSError:
             pass
-    return run_cell(config, cell)
-execute.run_cell = hoarding
+    write_cell(path, cell, run)
+execute.write_cell = hoarding
 from mfsweep.cli import main
 main()
 """

@@ -1,4 +1,5 @@
 import hashlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ import xarray as xr
 
 from mfsweep import open_results, select
 from mfsweep._errors import InputError, StoreError
-from mfsweep.sweep import store
+from mfsweep.sweep import blocks, store
 from mfsweep.sweep.cell import run_cell, start
 from mfsweep.sweep.collect import collect
 from mfsweep.sweep.execute import Workers, measure_shard, simulate_shard
@@ -61,8 +62,8 @@ def test_unwritten_cells_read_as_nan_and_missing(prepared):
 def test_a_written_cell_reads_back_bit_for_bit(prepared):
     config, shard, path = prepared
     cell = next(c for c in shard.cells() if (c.beta, c.seed) == (16.0, 1))
-    trajectory, stats = run_cell(config, cell)
-    store.write_cell(path, cell, trajectory, stats)
+    trajectory, _ = run_cell(config, cell)
+    store.write_cell(path, cell, partial(run_cell, config, cell))
     back = store.read_cell(path, 16.0, 1)
     assert np.array_equal(back["tokens"], trajectory.tokens)
     assert np.array_equal(back["mass"], trajectory.mass)
@@ -73,6 +74,58 @@ def test_a_written_cell_reads_back_bit_for_bit(prepared):
         (16.0, 0): MISSING,
         (16.0, 1): DONE,
     }
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_blocks_of_time_make_the_file_that_zarr_makes_of_the_whole_cell(
+    make_config, tmp_path, monkeypatch, dtype
+):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 5 * 8 * 40 * 2)
+    config = make_config(store={"dtype": dtype})
+    shard, path = shards(config)[0], tmp_path / "trajectories.zarr"
+    store.prepare(path, config, shard, {0: start(config, shard, 0)[1]})
+    assert open_group(path, "r")["tokens"].chunks[2] == 5
+    cell = next(iter(shard.cells()))
+    store.write_cell(path, cell, partial(run_cell, config, cell))
+    file = path / "tokens/c/0/0/0/0/0"
+    written = file.read_bytes()
+    file.unlink()
+    open_group(path, "r+")["tokens"][0, 0] = tokens = run_cell(config, cell)[0].tokens
+    assert file.read_bytes() == written
+    part = store.read_cell(path, 4.0, 0, slice(3, 12))
+    np.testing.assert_allclose(part["tokens"], tokens[3:12], atol=1e-7 if dtype == "float32" else 0)
+    assert len(part["ess_min"]) == 9
+
+
+def test_curves_measured_block_by_block_are_those_of_the_whole_cell(
+    make_config, tmp_path, ignore, monkeypatch, in_process
+):
+    config = make_config()
+    run(config, tmp_path / "whole", ignore)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 3 * 8 * 40 * 2)
+    run(config, tmp_path / "blocks", ignore)
+    one, other = (
+        xr.open_zarr(tmp_path / name / "curves.zarr", consolidated=False).load()
+        for name in ("whole", "blocks")
+    )
+    xr.testing.assert_allclose(one, other, rtol=0, atol=1e-15)
+    assert one.w2_metastable.notnull().any()
+
+
+def test_a_partial_file_that_a_kill_left_is_removed_by_the_next_writer(prepared):
+    _, shard, path = prepared
+    cell = next(iter(shard.cells()))
+    left = path / "tokens/c/0/0/0/0/0.123.partial"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+
+    def failing(keep):
+        assert not left.exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.write_cell(path, cell, failing)
+    assert list(left.parent.iterdir()) == []
 
 
 def test_every_array_has_crc32c_zstd_units_and_a_long_name(prepared):
@@ -90,7 +143,7 @@ def test_a_cell_owns_at_most_six_files(prepared):
     config, shard, path = prepared
     before = {file for file in path.rglob("*") if file.is_file()}
     cell = next(iter(shard.cells()))
-    store.write_cell(path, cell, *run_cell(config, cell))
+    store.write_cell(path, cell, partial(run_cell, config, cell))
     assert len({file for file in path.rglob("*") if file.is_file()} - before) <= 6
 
 
@@ -99,7 +152,7 @@ def test_a_store_whose_cells_share_a_chunk_is_refused(prepared):
     group = open_group(path, "r+")
     del group["status"]
     group.create_array("status", shape=(2, 2), chunks=(2, 2), dtype="uint8")
-    with pytest.raises(StoreError, match="one cell a chunk"):
+    with pytest.raises(StoreError, match="one cell a file"):
         store.prepare(path, config, shard, {})
 
 
@@ -153,11 +206,11 @@ def test_a_cell_that_fails_is_marked_named_and_does_not_stop_the_others(
 ):
     from mfsweep.sweep import execute
 
-    def failing(config, cell):
+    def failing(config, cell, keep):
         if (cell.beta, cell.seed) == (4.0, 1):
             message = "no luck"
             raise ValueError(message)
-        return run_cell(config, cell)
+        return run_cell(config, cell, keep)
 
     monkeypatch.setattr(execute, "run_cell", failing)
     config = make_config()

@@ -3,8 +3,9 @@
 - ``arrays``: groups and arrays as every store has them.
 - ``whole``: stores that are written whole beside their place and moved there.
 - ``trajectories``: a shard's cells. The shard's job creates the store from the template (or grows
-  it) and alone writes metadata; workers fill disjoint whole chunks, one cell a chunk, and the
-  cell's status byte last.
+  it) and alone writes metadata; workers fill disjoint whole files, one cell a file of an array, and
+  the cell's status byte last.
+- ``tokens``: a cell's tokens, written block by block as time goes on.
 - ``states``: which cells are done, fast.
 - ``drop``: a shard's store without the cells that nobody asks for.
 - ``integrity``: what is damaged. Chunks carry crc32c, attributes a seal, and an array's metadata

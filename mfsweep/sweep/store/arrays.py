@@ -76,13 +76,18 @@ def create_array(
     shape: tuple[int, ...],
     chunks: tuple[int, ...],
     dtype: str | None = None,
+    shards: tuple[int, ...] | None = None,
 ) -> Any:
-    """Create one array with explicit fill value, codecs, dims and attributes."""
+    """Create one array with explicit fill value, codecs, dims and attributes.
+
+    A file holds one chunk, or one shard of several chunks.
+    """
     text = variable.dtype == "str"
     return group.create_array(
         name,
         shape=shape,
         chunks=chunks,
+        shards=shards,
         dtype=str if text else dtype or variable.dtype,
         fill_value="" if text else variable.fill,
         dimension_names=variable.dims,

@@ -169,11 +169,19 @@ def _chunks_damage(
     At infinite beta no average is taken and the effective sample sizes are NaN.
     """
     for name in _CELL_ARRAYS:
-        found, why = _read(arrays[name], at)
-        if not why and np.isnan(found).all() and (warm or not name.startswith("ess")):
-            why = "the chunk is missing"
-        if why:
-            yield name, why
+        for when in _parts(arrays[name]):
+            found, why = _read(arrays[name], (*at, when))
+            if not why and np.isnan(found).all() and (warm or not name.startswith("ess")):
+                why = "the chunk is missing"
+            if why:
+                yield name, why
+                break
+
+
+def _parts(array: Any) -> Iterator[slice]:
+    """Yield a cell's parts that are decoded one at a time."""
+    size, step = array.shape[2], array.chunks[2]
+    yield from (slice(first, first + step) for first in range(0, size, step))
 
 
 def _read(array: Any, at: Any) -> tuple[Any, str]:

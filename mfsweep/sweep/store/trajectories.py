@@ -1,6 +1,7 @@
-"""A shard's trajectories.zarr: created or grown by its job, filled by workers, one cell a chunk."""
+"""A shard's trajectories.zarr: created or grown by its job, filled by workers, one cell a file."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import numpy as np
 
 from mfsweep._errors import StoreError
 from mfsweep._types import Array
-from mfsweep.dynamics.simulate import Trajectory
+from mfsweep.dynamics.simulate import Keep, Trajectory
 from mfsweep.sweep import layout
+from mfsweep.sweep.blocks import Blocks, block_times
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import provenance, seal
 from mfsweep.sweep.grid import NUMERICS_VERSION, Cell, Shard, cell_digest, times
@@ -24,6 +26,7 @@ from mfsweep.sweep.store.arrays import (
     put_in_place,
     recover,
 )
+from mfsweep.sweep.store.tokens import token_file
 
 FLOAT32_FLOOR = 6e-8
 """Distances below this are rounding where tokens are stored in float32."""
@@ -47,7 +50,7 @@ def prepare(path: Path, config: Config, shard: Shard, masses: Mapping[int, Array
     Raises
     ------
     StoreError
-        If the store is damaged, or its arrays are not chunked one cell a chunk.
+        If the store is damaged, or its files hold not one cell each.
     """
     recover(path)
     with naming_damage(path):
@@ -112,8 +115,14 @@ def create_trajectories(
     group = create_group(where, attrs)
     for name, variable in TRAJECTORIES.items():
         dtype = config.store.dtype if name == "tokens" else None
-        chunks = _shape(variable, {**sizes, "beta": 1, "seed": 1})  # one cell, or one seed's masses
-        create_array(group, name, variable, _shape(variable, sizes), chunks, dtype)
+        file = {**sizes, "beta": 1, "seed": 1}  # one cell, or one seed's masses
+        chunks, shards = _shape(variable, file), None
+        if name == "tokens":
+            block = block_times(config, shard)
+            chunks = _shape(variable, {**file, "time": block})
+            whole = math.ceil(config.time.n_times / block) * block
+            shards = _shape(variable, {**file, "time": whole})
+        create_array(group, name, variable, _shape(variable, sizes), chunks, dtype, shards)
     create_coordinate(group, "time", times(config.time))
     create_coordinate(group, "stat", layout.CELL_STATS)
     for name, values in names.items():
@@ -147,16 +156,15 @@ def _append(group: Any, name: str, wanted: Iterable[float]) -> None:
 
 
 def _check_chunks(path: Path, group: Any) -> None:
-    """Refuse a store in which two cells share a chunk."""
+    """Refuse a store in which two cells share a file."""
     for name, variable in TRAJECTORIES.items():
         array = group[name]
-        wide = {
-            dim: chunk
-            for dim, chunk, size in zip(variable.dims, array.chunks, array.shape, strict=True)
-            if chunk != (1 if dim in layout.CELL_DIMS else size)
-        }
-        if wide:
-            message = f"{path}/{name} has chunks {wide}: expected one cell a chunk; move it away"
+        file = array.shards if name == "tokens" else array.chunks
+        sizes = zip(variable.dims, file or (), array.shape, strict=bool(file))
+        if not file or any(
+            part != 1 if dim in layout.CELL_DIMS else part < size for dim, part, size in sizes
+        ):
+            message = f"{path}/{name} has files {file}: expected one cell a file; move it away"
             raise StoreError(message)
 
 
@@ -201,14 +209,28 @@ def _position(group: Any, beta: float, seed: int) -> tuple[int, int]:
     return int(row[0]), int(column[0])
 
 
-def write_cell(path: Path, cell: Cell, run: Trajectory, stats: Array) -> None:
-    """Fill one cell's chunks and set its status byte last; a stale cell is missing meanwhile."""
+def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, Array]]) -> None:
+    """Run a cell into its file, fill its other chunks, and set its status byte last.
+
+    Parameters
+    ----------
+    path
+        The store.
+    cell
+        Which cell; if it is done or stale, it stays so until its run has ended.
+    run
+        Called with what takes the tokens at each saved time; returns the trajectory, whose tokens
+        are not looked at, and its stats.
+    """
     group = open_group(path, "r+")
     at = _position(group, cell.beta, cell.seed)
-    group["status"][at] = MISSING
-    group["tokens"][at] = run.tokens
-    group["ess_median"][at] = run.ess_median
-    group["ess_min"][at] = run.ess_min
+    tokens = group["tokens"]
+    file = path.joinpath("tokens", "c", *map(str, at), "0", "0", "0")
+    with token_file(tokens, file) as fill:
+        trajectory, stats = run(Blocks(tokens.shape[2], tokens.chunks[2], fill).add)
+        group["status"][at] = MISSING
+    group["ess_median"][at] = trajectory.ess_median
+    group["ess_min"][at] = trajectory.ess_min
     group["stats"][at] = [*stats, NUMERICS_VERSION]
     group["status"][at] = DONE
 
@@ -225,8 +247,10 @@ def erase_mass(path: Path, seed: int) -> None:
     group["mass"][int(np.flatnonzero(group["seed"][:] == seed)[0])] = np.nan
 
 
-def read_cell(path: Path, beta: float, seed: int) -> dict[str, Array] | None:
-    """Return a done cell; None if it is not done.
+def read_cell(
+    path: Path, beta: float, seed: int, when: slice = slice(None)
+) -> dict[str, Array] | None:
+    """Return a done cell at a slice of its times; None if it is not done.
 
     Returns
     -------
@@ -238,13 +262,13 @@ def read_cell(path: Path, beta: float, seed: int) -> dict[str, Array] | None:
         at = _position(group, beta, seed)
         if group["status"][at] != DONE:
             return None
-        tokens = np.asarray(group["tokens"][at], dtype=np.float64)
+        tokens = np.asarray(group["tokens"][*at, when], dtype=np.float64)
         if group["tokens"].dtype != np.float64:
             tokens /= np.linalg.norm(tokens, axis=-1, keepdims=True)
         return {
             "tokens": tokens,
             "mass": group["mass"][at[1]],
-            "ess_median": group["ess_median"][at],
-            "ess_min": group["ess_min"][at],
+            "ess_median": group["ess_median"][*at, when],
+            "ess_min": group["ess_min"][*at, when],
             "numerics_version": group["stats"][at][layout.CELL_STATS.index("numerics_version")],
         }
