@@ -23,9 +23,9 @@ LAYERS = [
     {"dynamics.condense", "dynamics.rest", "dynamics.mesh", "dynamics.meanfield"},
     {"dynamics.drift", "dynamics.integrators"},
     {"dynamics.simulate", "dynamics.advance"},
-    {"dynamics.continuum"},
+    {"dynamics.continuum", "dynamics.orbits"},
     {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},
-    {"analysis.evidence", "analysis.bound"},
+    {"analysis.evidence", "analysis.bound", "analysis.certification"},
     {"sweep.config"},
     {"sweep.grid"},
     {
@@ -37,7 +37,7 @@ LAYERS = [
         "sweep.lock",
     },
     {"sweep.cell", "sweep.store", "sweep.fitted", "sweep.coordinates"},
-    {"sweep.estimates"},
+    {"sweep.estimates", "sweep.continuum"},
     {
         "sweep.execute",
         "sweep.collect",

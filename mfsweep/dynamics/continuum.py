@@ -22,6 +22,7 @@ from mfsweep.dynamics.cells import Cells, binned_density, unfold
 from mfsweep.dynamics.density import (
     AnyDensity,
     Density,
+    VonMises,
     checked_density,
     integrals,
     is_antipodal,
@@ -39,6 +40,8 @@ with the reflection about e."""
 
 EVEN_SIDES = 1e-9
 """Difference of the masses on the two sides of E below which they count as equal."""
+BINS = 720
+"""Bins of the stored density."""
 _PANELS = 1024  # of the quadrature of the initial density, on each of three arcs
 
 
@@ -56,14 +59,17 @@ class ContinuumTrajectory:
     """Unit vectors that carry the mass at each time, two in every cell, (2 cells, 2), by angle."""
     log_mass: tuple[Array, ...]
     """Log-masses of `tokens`, (2 cells,); sum of masses 1."""
-    initial_angle: tuple[Array, ...]
-    """Angle at time 0 of the median mass element of each token, radians, (2 cells,)."""
     plus_share: tuple[Array, ...]
     """Share of each token's mass that lay on the side of e at time 0, in [0, 1], (2 cells,)."""
     theta: Array
     """Centres of the bins of `density`, radians, (grid,)."""
     density: Array
     """Averages over the bins [2 pi g / grid, 2 pi (g + 1) / grid), (time, grid); integral 1."""
+    element_angle: Array
+    """Angles at time 0 of the mass elements that can be followed, by angle from e on, radians,
+    (elements,)."""
+    element_mass: Array
+    """Their masses, sum 1, (elements,)."""
     e: Array
     """Unit vector of E with more mass on its side, (2,): the metastable target is `plus` at e and
     1 - plus at -e."""
@@ -78,6 +84,32 @@ class ContinuumTrajectory:
         mass = np.exp(self.log_mass[k])
         scaled: Array = mass / mass.sum()
         return scaled
+
+    def followed(self, k: int) -> Array:
+        """Return the angles at times[k] of the mass elements, radians, (elements,).
+
+        On the circle the flow keeps the order of the elements. The mass of a cell is taken uniform
+        about the mean of its two points, with their variance: exact in a cell of constant density
+        and in one whose mass has contracted to a point.
+        """
+        cell_mass = np.exp(self.cell_log_mass[k])
+        below = np.cumsum(cell_mass) / cell_mass.sum()
+        element = np.cumsum(self.element_mass) - self.element_mass / 2
+        cell = np.minimum(np.searchsorted(below, element), len(below) - 1)
+        within = 0.5 + (element - below[cell]) / (cell_mass[cell] / cell_mass.sum())
+        mean, deviation = self._cells(k)
+        angle: Array = mean[cell] + np.sqrt(12.0) * deviation[cell] * within
+        return angle
+
+    def _cells(self, k: int) -> tuple[Array, Array]:
+        """Return mean and standard deviation of the angle in each cell, radians, (cells,)."""
+        x, logs = self.tokens[k].reshape(-1, 2, 2), self.log_mass[k].reshape(-1, 2)
+        left = self.edges[k][:-1, None]
+        turn = np.arctan2(x[..., 1], x[..., 0]) - left
+        angle = left + np.mod(turn + np.pi, 2 * np.pi) - np.pi
+        share = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+        mean = np.sum(share * angle, axis=1)
+        return mean, np.sqrt(np.sum(share * (angle - mean[:, None]) ** 2, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +131,7 @@ def simulate_continuum(
     widest: float = 0.1,
     rtol: float = 1e-6,
     atol: float = 1e-9,
-    grid: int = 720,
+    grid: int = BINS,
 ) -> ContinuumTrajectory:
     """Integrate the mean-field equation on the circle from a density at time 0.
 
@@ -177,7 +209,7 @@ def certified_continuum(
     widest: float = 0.1,
     rtol: float = 1e-6,
     atol: float = 1e-9,
-    grid: int = 720,
+    grid: int = BINS,
 ) -> Certified:
     """Run `simulate_continuum` at `resolution` and at twice that.
 
@@ -294,10 +326,11 @@ def _trajectory(
         cell_log_mass=tuple(cells.cell_log_mass for cells in saved),
         tokens=tuple(unit @ problem.frame.T for unit in units),
         log_mass=log_mass,
-        initial_angle=tuple(origin.angle(logs) for logs in log_mass),
         plus_share=tuple(origin.share(logs) for logs in log_mass),
         theta=2 * np.pi * (np.arange(grid) + 0.5) / grid,
         density=np.stack([binned_density(cells, problem.axis, grid) for cells in saved]),
+        element_angle=(origin.angles[1:] + origin.angles[:-1]) / 2,
+        element_mass=np.diff(origin.below),
         e=problem.frame[:, 0],
         plus=origin.plus,
         stats=stats,
@@ -330,12 +363,6 @@ class _Origin:
     def plus(self) -> float:
         """Mass on the side of e."""
         return float(self.leaves + 1.0 - self.returns)
-
-    def angle(self, log_mass: Array) -> Array:
-        """Return the initial angle of each mass's median element; masses in order from e on."""
-        mass = np.exp(log_mass)
-        angle: Array = np.interp(np.cumsum(mass) - mass / 2, self.below, self.angles)
-        return angle
 
     def share(self, log_mass: Array) -> Array:
         """Return the share of each mass that lay on the side of e; masses in order from e on."""
@@ -381,3 +408,10 @@ def _check_size(rule: WidthRule) -> None:
             f"more than {MOST_CELLS}: raise resolution (or widest) or lower beta"
         )
         raise InputError(message)
+
+
+def compile_continuum() -> None:
+    """Compile what a run needs, or load it from the cache beside the modules."""
+    weights = Weights(np.diag([1.0, 0.5]), np.diag([2.0, 0.5]))
+    for law in (VonMises(), VonMises(0.3, 1.0)):  # one part of the circle, and all of it
+        simulate_continuum(law, weights, 1.0, times=np.array([0.0, 4.0]), resolution=2.0)

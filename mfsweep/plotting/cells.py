@@ -78,12 +78,15 @@ def read_orbit(panels: Sequence[Panel], d: int, run_folder: Path) -> Orbit | Non
     """Read the tokens of the most telling cell of dimension d.
 
     That is, in the first family that is no control, the cell of largest beta whose crossover is
-    observed, else of largest beta; of these the first seed. None if no cell is computed.
+    observed, else of largest beta; of these the first seed. None if no cell is computed. The
+    continuum has no tokens.
     """
     measured = [
         panel
         for panel in panels
-        if panel.shard.d == d and np.isfinite(panel.curves.distance_terminal.values).any()
+        if panel.shard.d == d
+        and not panel.shard.continuum
+        and np.isfinite(panel.curves.distance_terminal.values).any()
     ]
     if not measured:
         return None

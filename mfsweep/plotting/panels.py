@@ -97,7 +97,8 @@ def place(shard: Shard) -> str:
     >>> place(Shard("aligned", 2, 0.25, 1024.0, (8.0,), (0,)))
     'aligned, d = 2, gap = 0.25, 1,024 tokens'
     """
-    return f"{shard.family}, d = {shard.d}, gap = {shard.gap:g}, {shard.n_tokens:,.0f} tokens"
+    count = "the continuum" if shard.continuum else f"{shard.n_tokens:,.0f} tokens"
+    return f"{shard.family}, d = {shard.d}, gap = {shard.gap:g}, {count}"
 
 
 def read_panels(config: Config, run_folder: Path) -> tuple[Panel, ...]:

@@ -48,7 +48,7 @@ _MOST_ENTRIES = 8
 
 def title(shard: Shard) -> str:
     """Name a shard in mathtext."""
-    count = rf"{shard.n_tokens:,.0f}".replace(",", "{,}")
+    count = r"\infty" if shard.continuum else f"{shard.n_tokens:,.0f}".replace(",", "{,}")
     return rf"{shard.family}, $d={shard.d}$, $\gamma={shard.gap:g}$, $n={count}$"
 
 

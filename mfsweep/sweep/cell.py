@@ -34,25 +34,24 @@ def _weights(options: Family, d: int, gap: float) -> Weights:
 def start(config: Config, shard: Shard | Cell, seed: int) -> tuple[Tokens, Masses]:
     """Return the initial tokens and masses of one seed; they do not depend on beta."""
     initial = config.initial
-
-    def tilted(angle: float) -> Array:
-        return _tilted(weights_of(config, shard).dominant()[:, 0], angle)
-
     return initial_tokens(
         int(shard.n_tokens),
         shard.d,
         distribution=initial.distribution,
         sampling=initial.sampling,
         seed=token_stream(seed, shard.d, shard.gap),
-        direction=None if initial.tilt is None else tilted(initial.tilt),
+        direction=None if initial.tilt is None else direction(config, shard, initial.tilt),
         kappa=initial.kappa,
-        components=[(c.weight, tilted(c.tilt), c.kappa) for c in initial.components],
+        components=[
+            (c.weight, direction(config, shard, c.tilt), c.kappa) for c in initial.components
+        ],
         path=initial.path,
     )
 
 
-def _tilted(e: Array, angle: float) -> Array:
+def direction(config: Config, place: Shard | Cell, angle: float) -> Array:
     """Turn e by an angle towards the coordinate axis that it is farthest from."""
+    e = weights_of(config, place).dominant()[:, 0]
     axis = np.eye(len(e))[np.abs(e).argmin()]
     across = axis - (axis @ e) * e
     turned: Array = np.cos(angle) * e + np.sin(angle) * across / np.linalg.norm(across)

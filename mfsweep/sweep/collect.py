@@ -12,7 +12,7 @@ from mfsweep.sweep.coordinates import Axes
 from mfsweep.sweep.estimates import estimated_bound, estimated_laws, estimated_switches
 from mfsweep.sweep.folder import provenance, shard_folder, write_done
 from mfsweep.sweep.grid import Shard, collect_digest, measure_digest, shards, times
-from mfsweep.sweep.layout import CELL_DIMS, CURVES, SHARD_DIMS
+from mfsweep.sweep.layout import CELL_DIMS, COARSE, CURVES, SHARD_DIMS
 from mfsweep.sweep.store import read_whole, write_whole
 
 
@@ -41,7 +41,8 @@ def collect(config: Config, run_folder: Path) -> list[int]:
     asked = shards(config)
     axes = Axes.of(asked)
     curves, versions = _joined(config, run_folder, asked, axes)
-    switches = estimated_switches(config, asked, axes, curves)
+    coarse = {shard.id: _coarse(config, run_folder, shard) for shard in asked if shard.continuum}
+    switches = estimated_switches(config, asked, axes, curves, coarse)
     laws = estimated_laws(config, asked, axes, switches)
     bound = estimated_bound(config, asked, axes, curves)
     made_by = {"digest": collect_digest(config), "numerics_versions": versions}
@@ -90,13 +91,26 @@ def _joined(
     curves = {name: np.full(shape, np.nan) for name in CURVES}
     versions: set[int] = set()
     for shard in asked:
-        store = read_whole(shard_folder(run_folder, shard) / "curves.zarr")
-        if store is None or store[1]["digest"] != measure_digest(config, shard):
-            continue
-        versions |= set(store[1]["numerics_versions"])
-        for name, curve in curves.items():
-            curve[axes.place(shard)][axes.cells(shard)] = store[0][name]
+        found, made_by = _measured(config, run_folder, shard)
+        versions |= set(made_by)
+        for name, values in found.items():
+            if name in curves:
+                curves[name][axes.place(shard)][axes.cells(shard)] = values
     if not versions:
         message = f"{run_folder}: no shard is measured for this config; run mfsweep measure first"
         raise StoreError(message)
     return curves, sorted(versions)
+
+
+def _measured(config: Config, run_folder: Path, shard: Shard) -> tuple[dict[str, Array], list[int]]:
+    """Read a shard's curves and the numerics versions behind them; nothing if not measured."""
+    store = read_whole(shard_folder(run_folder, shard) / "curves.zarr")
+    if store is None or store[1]["digest"] != measure_digest(config, shard):
+        return {}, []
+    return store[0], store[1]["numerics_versions"]
+
+
+def _coarse(config: Config, run_folder: Path, shard: Shard) -> dict[str, Array]:
+    """Return the continuum's curves at half the resolution, by the names of the others."""
+    found, _ = _measured(config, run_folder, shard)
+    return {name.removesuffix("_coarse"): found[name] for name in COARSE if name in found}

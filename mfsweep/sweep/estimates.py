@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mfsweep._types import ESTIMATORS, LAWS, STATUSES, Array
+from mfsweep._types import ESTIMATORS, LAW_STATUSES, LAWS, STATUSES, Array
 from mfsweep.analysis.bound import (
     Rate,
     decay_rate,
@@ -12,6 +12,7 @@ from mfsweep.analysis.bound import (
     power_of_beta,
     predicted_decay_rate,
 )
+from mfsweep.analysis.certification import certified
 from mfsweep.analysis.laws import predicted_slope
 from mfsweep.analysis.switching import switch_times
 from mfsweep.analysis.targets import separation
@@ -21,13 +22,20 @@ from mfsweep.sweep.config import Config
 from mfsweep.sweep.coordinates import Axes
 from mfsweep.sweep.fitted import Cells, fitted_laws
 from mfsweep.sweep.grid import Shard, times
-from mfsweep.sweep.layout import CELL_DIMS, SHARD_DIMS
+from mfsweep.sweep.layout import CELL_DIMS, RESOLVED, SHARD_DIMS
 
 
 def estimated_switches(
-    config: Config, asked: tuple[Shard, ...], axes: Axes, curves: Mapping[str, Array]
+    config: Config,
+    asked: tuple[Shard, ...],
+    axes: Axes,
+    curves: Mapping[str, Array],
+    coarse: Mapping[str, Mapping[str, Array]],
 ) -> dict[str, Array]:
-    """Estimate the switch times of every cell; entries of switch_times.zarr."""
+    """Estimate the switch times of every cell; entries of switch_times.zarr.
+
+    `coarse` holds the continuum's curves at half the resolution by shard, each (beta, seed, time).
+    """
     shape = (len(ESTIMATORS), *axes.shape(*SHARD_DIMS, *CELL_DIMS))
     names = ("switch_time", "switch_time_low", "switch_time_high")
     found = {name: np.full(shape, np.nan) for name in names}
@@ -44,11 +52,15 @@ def estimated_switches(
         distance = separation(weights)
         place = axes.place(shard)
         rows, columns = axes.cells(shard)
-        for cell in ((*place, int(i), int(j)) for i in rows.ravel() for j in columns.ravel()):
+        for at in np.ndindex(len(shard.betas), len(shard.seeds)):
+            cell = (*place, int(rows[at[0], 0]), int(columns[0, at[1]]))
+            settings = {"separation": distance, "ess_threshold": _threshold(config, axes, cell)}
             series = {name: curve[cell] for name, curve in curves.items()}
-            events = switch_times(
-                grid, series, separation=distance, ess_threshold=_threshold(config, axes, cell)
-            )
+            events = switch_times(grid, series, **settings)
+            if others := coarse.get(shard.id):
+                series |= {name: curve[at] for name, curve in others.items()}
+                again = switch_times(grid, series, **settings)
+                events = {name: certified(events[name], again[name]) for name in ESTIMATORS}
             for k, estimator in enumerate(ESTIMATORS):
                 event = events[estimator]
                 for name, value in zip(names, (event.value, event.low, event.high), strict=True):
@@ -80,7 +92,18 @@ def estimated_laws(
             if estimator == "turnaround" and not weights.violated:
                 slope = predicted_slope(weights.norm_BTe, weights.gap)
                 laws["predicted_slope"][k, LAWS.index("log"), *place] = slope
+        if shard.continuum:
+            _without_seeds(laws, place)
     return laws
+
+
+def _without_seeds(laws: dict[str, Array], place: tuple[int, ...]) -> None:
+    """Drop the reservation about few seeds from the continuum, which has nothing to draw."""
+    few, fitted = LAW_STATUSES.index("few_seeds"), LAW_STATUSES.index("fitted")
+    for name in ("status", RESOLVED + "status"):
+        for law in np.ndindex(len(ESTIMATORS), len(LAWS)):
+            if laws[name][*law, *place] == few:
+                laws[name][*law, *place] = fitted
 
 
 def _finite_cells(shard: Shard, axes: Axes, switches: Mapping[str, Array], estimator: int) -> Cells:

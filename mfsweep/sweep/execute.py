@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from mfsweep._errors import InputError, StoreError, TransportError, refused
 from mfsweep._types import Array
+from mfsweep.dynamics.continuum import compile_continuum
 from mfsweep.dynamics.simulate import compile_kernels
 from mfsweep.sweep import layout
 from mfsweep.sweep.blocks import Blocks, block_times
@@ -25,6 +26,7 @@ from mfsweep.sweep.cell import (
     zero_temperature_flow,
 )
 from mfsweep.sweep.config import Config
+from mfsweep.sweep.continuum import run_continuum
 from mfsweep.sweep.folder import is_done, provenance, shard_folder, write_done
 from mfsweep.sweep.grid import (
     Cell,
@@ -40,9 +42,11 @@ from mfsweep.sweep.store import (
     mark_cell,
     prepare,
     read_cell,
+    read_continuum,
     sign,
     stored_settings,
     write_cell,
+    write_continuum,
     write_whole,
 )
 
@@ -181,6 +185,17 @@ def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
         raise
 
 
+def _solve_cell(config: Config, cell: Cell, path: Path) -> None:
+    """Solve one cell of the continuum and write its chunks; runs on a worker."""
+    try:
+        with threadpool_limits(1):
+            found = run_continuum(config, cell)
+    except Exception:
+        mark_cell(path, cell, FAILED)
+        raise
+    write_continuum(path, cell, found)
+
+
 def simulate_shard(
     config: Config,
     shard: Shard,
@@ -218,7 +233,8 @@ def simulate_shard(
     folder = shard_folder(run_folder, shard).absolute()
     path, done = folder / "trajectories.zarr", folder / "simulate.done"
     digest = simulate_digest(config, shard)
-    masses = {seed: start(config, shard, seed)[1] for seed in shard.seeds}
+    drawn = () if shard.continuum else shard.seeds
+    masses = {seed: start(config, shard, seed)[1] for seed in drawn}
     try:
         if not is_done(done, digest):
             done.unlink(missing_ok=True)
@@ -248,11 +264,15 @@ def _simulate_cells(
     outcome: Outcome,
     advance: Advance,
 ) -> None:
-    compile_kernels(shard.d)
+    if shard.continuum:
+        compile_continuum()
+    else:
+        compile_kernels(shard.d)
+    task = _solve_cell if shard.continuum else _simulate_cell
     names = [f"{shard.id} beta = {cell.beta:g} seed = {cell.seed}" for cell in pending]
     tasks = [(config, cell, path) for cell in pending]
     with connect(workers.at_most(len(pending))) as client:
-        for _ in _each(client, _simulate_cell, tasks, names, outcome, advance):
+        for _ in _each(client, task, tasks, names, outcome, advance):
             pass
 
 
@@ -294,6 +314,21 @@ def _measure_seed(
     return curves, versions
 
 
+def _pass_on_seed(
+    config: Config, shard: Shard, seed: int, path: Path
+) -> tuple[dict[str, Array], set[int]]:
+    """Return what the continuum's cells measured as they ran, as `_measure_seed` does."""
+    shape = (len(shard.betas), config.time.n_times)
+    curves = {name: np.full(shape, np.nan) for name in layout.shard_curves(shard.n_tokens)}
+    versions = set()
+    for row, beta in enumerate(shard.betas):
+        if (cell := read_continuum(path, beta, seed)) is not None:
+            versions.add(int(cell.pop("numerics_version")))
+            for name, curve in cell.items():
+                curves[name][row] = curve
+    return curves, versions
+
+
 def measure_shard(
     config: Config, shard: Shard, run_folder: Path, workers: Workers, advance: Advance
 ) -> Outcome:
@@ -310,24 +345,27 @@ def measure_shard(
     try:
         simulated = simulate_digest(config, shard)
         _refuse_unfinished(shard, folder, simulated, cell_digest(config, shard, numerics=False))
-        compile_kernels(shard.d)
+        if not shard.continuum:
+            compile_kernels(shard.d)
+        task = _pass_on_seed if shard.continuum else _measure_seed
         outcome = Outcome()
         names = [f"{shard.id} seed = {seed}" for seed in shard.seeds]
         tasks = [(config, shard, seed, path) for seed in shard.seeds]
         shape = (len(shard.betas), len(shard.seeds), config.time.n_times)
-        curves = {name: np.full(shape, np.nan) for name in layout.CURVES}
+        layouts = layout.shard_curves(shard.n_tokens)
+        curves = {name: np.full(shape, np.nan) for name in layouts}
         versions: set[int] = set()
         with connect(workers.at_most(len(tasks))) as client:
-            for column, result in _each(client, _measure_seed, tasks, names, outcome, advance):
+            for column, result in _each(client, task, tasks, names, outcome, advance):
                 versions |= result[1]
                 for name, rows in result[0].items():
                     curves[name][:, column] = rows
         if not outcome.failures:
-            attrs = {"digest": digest, "numerics_versions": sorted(versions), **_place(shard)}
+            attrs = {"digest": digest, "numerics_versions": sorted(versions), **shard.place}
             write_whole(
                 folder / "curves.zarr",
                 curves,
-                layout.curves(*layout.CELL_DIMS),
+                layouts,
                 {"beta": shard.betas, "seed": shard.seeds, "time": times(config.time)},
                 {**provenance(config), **attrs},
             )
@@ -348,7 +386,3 @@ def _refuse_unfinished(shard: Shard, folder: Path, digest: str, settings: str) -
     if unfinished:
         message = f"{shard.id}: {unfinished} cells are not simulated; run mfsweep simulate first"
         raise StoreError(message)
-
-
-def _place(shard: Shard) -> dict[str, Any]:
-    return {"family": shard.family, "d": shard.d, "gap": shard.gap, "n_tokens": shard.n_tokens}

@@ -19,7 +19,7 @@ def figure_names(config: Config) -> tuple[str, ...]:
     >>> figure_names(config)
     ('w2_curves', 'distances', 'switch_times', 'bound_terms', 'tokens_circle')
     """
-    dimensions = {shard.d for shard in shards(config)}
+    dimensions = {shard.d for shard in shards(config) if not shard.continuum}
     pictures = [name for d, name in TOKEN_FIGURES.items() if d in dimensions]
     return ("w2_curves", "distances", "switch_times", "bound_terms", *pictures)
 

@@ -6,7 +6,8 @@ shortest exact form. A weights file enters by its content, never by its path.
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 NUMERICS_VERSION = 2
 """Raised when the same config would give other numbers: cells of older versions are stale."""
+CONTINUUM_TOKENS = 1000.0
+"""Tokens whose simulation takes about as long as that of the continuum."""
 
 MEASURE_VERSION = 2
 """Raised when the same tokens would be measured otherwise, or more is measured."""
@@ -52,7 +55,7 @@ class Shard:
     n_tokens
         Number of tokens; infinite for the continuum.
     betas, seeds
-        Inverse temperatures and token seeds, ascending.
+        Inverse temperatures and token seeds, ascending; the continuum has the first seed only.
 
     Examples
     --------
@@ -77,9 +80,21 @@ class Shard:
         return f"{self.family}-d{self.d}-{place[:12]}"
 
     @property
+    def continuum(self) -> bool:
+        """Whether the shard has a density in place of tokens."""
+        return math.isinf(self.n_tokens)
+
+    @property
     def pairs(self) -> float:
         """Return the token pairs of one drift of every cell: what the shard's time grows with."""
-        return len(self.betas) * len(self.seeds) * self.n_tokens**2
+        tokens = CONTINUUM_TOKENS if self.continuum else self.n_tokens
+        return len(self.betas) * len(self.seeds) * tokens**2
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Return family, d, gap and n_tokens as attributes of a store; JSON knows no infinity."""
+        count = "inf" if self.continuum else self.n_tokens
+        return {"family": self.family, "d": self.d, "gap": self.gap, "n_tokens": count}
 
     def cells(self) -> Iterator[Cell]:
         """Yield every cell, the seed running fastest."""
@@ -119,7 +134,7 @@ def shards(config: Config) -> tuple[Shard, ...]:
     [(8.0, (1.0, 2.0), (0, 1, 2)), (16.0, (1.0, 2.0), (0, 1, 2))]
     """
     return tuple(
-        Shard(part.family, d, gap, n_tokens, part.beta, part.seed)
+        Shard(part.family, d, gap, n_tokens, part.beta, part.seeds(n_tokens))
         for part in config.parts()
         for d, gap in [_place(config, part)]
         for n_tokens in part.n_tokens
@@ -146,6 +161,13 @@ def _place(config: Config, part: Part) -> tuple[int, float]:
         message = (
             f"initial.sampling = 'equispaced': equispaced needs d = 2, families.{part.family}.path"
             f" holds d = {d}; set iid or qmc, or remove the family from grid.family"
+        )
+        raise InputError(message)
+    if math.inf in part.n_tokens and not (d == 2 and weights.has_target and gap > 0):
+        message = (
+            f"n_tokens = .inf: the continuum needs d = 2 and a simple real dominant eigenvalue of "
+            f"V B^T, families.{part.family}.path holds d = {d}, gap = {gap:g}; give the family "
+            "finite n_tokens by an override"
         )
         raise InputError(message)
     return d, gap
@@ -180,19 +202,19 @@ def times(time: Time) -> "Times":
 def cell_digest(config: Config, shard: Shard, *, numerics: bool = True) -> str:
     """Return the digest of all that settles a cell's numbers but its beta and seed.
 
-    That is the family's options (a file's content), d, gap, n_tokens, the sections ``initial``,
-    ``time`` and ``solver``, the stored dtype and `NUMERICS_VERSION`. Equal digests, beta and seed
-    mean equal numbers. Without `numerics` it tells the settings alone: cells of one such digest
-    differ by the numerics version that made them, which every cell records.
+    That is the family's options (a file's content), d, gap, n_tokens, what the shard uses of the
+    sections ``initial``, ``time`` and ``solver``, the stored dtype and `NUMERICS_VERSION`. Equal
+    digests, beta and seed mean equal numbers. Without `numerics` it tells the settings alone: cells
+    of one such digest differ by the numerics version that made them, which every cell records.
     """
     return _digest(
         {
             "numerics": NUMERICS_VERSION if numerics else None,
             "family": _options(config, shard.family),
             "place": [shard.d, shard.gap, shard.n_tokens],
-            "initial": _initial(config),
+            "initial": _initial(config, without=("sampling",) if shard.continuum else ()),
             "time": config.time.model_dump(),
-            "solver": config.solver.model_dump(),
+            "solver": _solver(config, shard),
             "dtype": config.store.dtype,
         }
     )
@@ -239,9 +261,16 @@ def _options(config: Config, label: str) -> dict[str, Any]:
     return {"kind": family.kind, "content": _content_of(family.path, f"families.{label}.path")}
 
 
-def _initial(config: Config) -> dict[str, Any]:
+def _solver(config: Config, shard: Shard) -> dict[str, Any]:
+    """Return the keys of the section ``solver`` that a shard's numbers depend on."""
+    if shard.continuum:
+        return config.solver.model_dump(include={"rtol", "atol", "resolution"})
+    return config.solver.model_dump(exclude={"resolution"})
+
+
+def _initial(config: Config, without: Collection[str] = ()) -> dict[str, Any]:
     """Return the section ``initial``, a file's path replaced by its content."""
-    options, path = config.initial.model_dump(), config.initial.path
+    options, path = config.initial.model_dump(exclude=set(without)), config.initial.path
     if path is not None:
         options["path"] = _content_of(path, "initial.path")
     return options

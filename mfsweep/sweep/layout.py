@@ -1,5 +1,6 @@
 """What the stores hold: dims, dtype, unit and meaning of every stored variable."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,11 @@ CURVES = {
     "ess_median": "median over tokens of the effective number of tokens attended to",
     "ess_min": "least effective number of tokens attended to",
 }
+COARSE = {
+    f"{name}_coarse": f"{CURVES[name]}, from a mesh twice as wide"
+    for name in ("w2_metastable", "distance_dominant", "distance_terminal")
+}
+"""Curves of the continuum at half the resolution: how far switch times move with the mesh."""
 CELL_DIMS = ("beta", "seed")
 SHARD_DIMS = ("family", "d", "gap", "n_tokens")
 
@@ -74,6 +80,7 @@ COORDINATES = {
     "seed": Variable(("seed",), "int64", "seed of the initial tokens", fill=-1),
     "time": Variable(("time",), "float64", "time (depth of the network)"),
     "stat": Variable(("stat",), "str", "name of the count"),
+    "theta": Variable(("theta",), "float64", "angle at the middle of a bin of the circle", "rad"),
     "estimator": Variable(("estimator",), "str", "switch-time estimator"),
     "law": Variable(("law",), "str", "log: t = a + b log beta; linear: t = a + b beta"),
     "cell_status": Variable(("cell_status",), "str", "status of a switch time"),
@@ -85,6 +92,13 @@ def curves(*dims: str) -> dict[str, Variable]:
     return {name: Variable((*dims, "time"), "float64", text) for name, text in CURVES.items()}
 
 
+def shard_curves(n_tokens: float) -> dict[str, Variable]:
+    """Return the curves of a shard's curves.zarr: those of the continuum at two resolutions."""
+    series = (*CELL_DIMS, "time")
+    coarse = {name: Variable(series, "float64", text) for name, text in COARSE.items()}
+    return curves(*CELL_DIMS) | (coarse if math.isinf(n_tokens) else {})
+
+
 _SERIES = (*CELL_DIMS, "time")
 TRAJECTORIES = {
     "tokens": Variable((*_SERIES, "token", "component"), "float64", "tokens, unit vectors"),
@@ -94,6 +108,22 @@ TRAJECTORIES = {
     "mass": Variable(("seed", "token"), "float64", "masses of the tokens, sum 1"),
     "status": _flags(CELL_DIMS, "state of the cell, written last", CELL_STATUSES),
 }
+_DENSITY = Variable(
+    (*_SERIES, "theta"), "float64", "density of the angle, mean over a bin", "rad-1"
+)
+
+
+def trajectories(n_tokens: float) -> dict[str, Variable]:
+    """Return what trajectories.zarr holds: tokens, or the continuum's density and its curves.
+
+    The continuum is measured as it runs, from the masses of its mesh, which the density on a fixed
+    grid does not tell.
+    """
+    if not math.isinf(n_tokens):
+        return TRAJECTORIES
+    kept = {name: TRAJECTORIES[name] for name in ("stats", "status")}
+    return {"density": _DENSITY, **shard_curves(n_tokens), **kept}
+
 
 _SWITCH = ("estimator", *SHARD_DIMS, *CELL_DIMS)
 SWITCH_TIMES = {

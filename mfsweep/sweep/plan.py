@@ -11,11 +11,14 @@ import numpy as np
 
 from mfsweep._errors import InputError
 from mfsweep.analysis.wasserstein import LARGEST_PLAN
+from mfsweep.dynamics.continuum import BINS, compile_continuum, simulate_continuum
 from mfsweep.dynamics.drift import softmax_drift
 from mfsweep.dynamics.simulate import LONGEST_STEP
+from mfsweep.sweep import layout
 from mfsweep.sweep.blocks import block_times
 from mfsweep.sweep.cell import start, weights_of
 from mfsweep.sweep.config import Config
+from mfsweep.sweep.continuum import initial_density
 from mfsweep.sweep.grid import Shard, shards
 
 BASE_BYTES = 270e6
@@ -30,6 +33,13 @@ STEPS_PER_SHORTEST = 2.2
 to 2.4 over beta from 8 to 512 at d = 2."""
 EVALUATIONS_PER_STEP = {"dopri5": 6, "bs32": 3}
 _PROBE_TOKENS = 2048
+EVALUATIONS_PER_UNIT = 80
+"""Evaluations of the continuum's velocity per unit of time times |V|_2: measured 17 to 92."""
+TWO_MESHES = 1.5
+"""Time of the continuum at two resolutions over that at the finer one."""
+VALUES_PER_CELL = 40
+"""Numbers that both runs of the continuum hold for a cell of the finer mesh and a saved time."""
+_PROBE_TIME = 2.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ def plan(config: Config) -> tuple[Cost, ...]:
 
 
 def _cost(config: Config, shard: Shard) -> Cost:
+    if shard.continuum:
+        return _continuum_cost(config, shard)
     n, cells = int(shard.n_tokens), len(shard.betas) * len(shard.seeds)
     values = config.time.n_times * n * shard.d
     itemsize = np.dtype(config.store.dtype).itemsize
@@ -97,6 +109,29 @@ def _seconds_per_drift(config: Config, shard: Shard) -> float:
     began = time.perf_counter()
     softmax_drift(probe, weights, beta)
     return (time.perf_counter() - began) * (len(tokens) / len(probe)) ** 2
+
+
+def _continuum_cost(config: Config, shard: Shard) -> Cost:
+    """Estimate the continuum's cost by a short run at the largest finite beta."""
+    cells, saved = len(shard.betas) * len(shard.seeds), config.time.n_times
+    weights, law = weights_of(config, shard), initial_density(config, shard)
+    beta = max((b for b in shard.betas if np.isfinite(b)), default=math.inf)
+    probe = np.array([0.0, min(_PROBE_TIME, config.time.t_end)])
+    compile_continuum()
+    began = time.perf_counter()
+    run = simulate_continuum(
+        law, weights, beta, times=probe, resolution=config.solver.resolution, grid=1
+    )
+    evaluation = (time.perf_counter() - began) / run.stats.drift_evaluations
+    unit = float(np.linalg.norm(weights.V, 2)) * config.time.t_end
+    values = saved * (BINS + len(layout.shard_curves(shard.n_tokens)))
+    return Cost(
+        shard,
+        cells,
+        cells * values * np.dtype(config.store.dtype).itemsize,
+        BASE_BYTES + 8.0 * saved * (BINS + VALUES_PER_CELL * len(run.edges[-1])),
+        cells * TWO_MESHES * EVALUATIONS_PER_UNIT * unit * evaluation,
+    )
 
 
 def refuse_what_cannot_fit(costs: tuple[Cost, ...], results: Path, workers: int) -> None:

@@ -30,9 +30,9 @@ def open_results(folder: str | Path) -> xr.DataTree:
     -------
     xarray.DataTree
         Nodes /curves, /switch_times, /laws, /bound (those that exist), and /shards/{shard} with the
-        trajectories, whose family, d, gap and n_tokens are scalar coordinates; nothing is read
-        but coordinates. Once the run is collected, shards, betas and seeds that it did not ask
-        for are left out.
+        trajectories (`density` in place of `tokens` for the continuum), whose family, d, gap and
+        n_tokens are scalar coordinates; nothing is read but coordinates. Once the run is collected,
+        shards, betas and seeds that it did not ask for are left out.
 
     Raises
     ------
@@ -62,6 +62,7 @@ def open_results(folder: str | Path) -> xr.DataTree:
 def _named(dataset: xr.Dataset) -> xr.Dataset:
     """Add the coordinates that a shard holds as attributes, and log_beta beside beta."""
     added = {name: dataset.attrs[name] for name in SHARD_DIMS if name in dataset.attrs}
+    added |= {"n_tokens": float(added["n_tokens"])} if "n_tokens" in added else {}
     if "beta" in dataset.coords and "log_beta" not in dataset.coords:
         added["log_beta"] = np.log(dataset.beta)
     dataset = dataset.assign_coords(added)

@@ -62,7 +62,8 @@ def _shard_damage(config: Config, shard: Shard, folder: Path) -> Iterator[Damage
     elif finished:
         yield Damage(path, "zarr.json", "missing, though simulate.done counts it")
     if curves.exists():
-        yield from whole_damage(curves, layout.curves(*CELL_DIMS), (*CELL_DIMS, "time"))
+        layouts = layout.shard_curves(shard.n_tokens)
+        yield from whole_damage(curves, layouts, (*CELL_DIMS, "time"))
 
 
 def mark_damage(path: Path) -> Iterator[Damage]:

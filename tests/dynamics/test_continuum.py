@@ -236,9 +236,7 @@ def test_aligned_weights_from_a_tilted_start_cross_over_like_graded_particles(be
 def test_origin_of_the_mass_is_known():
     run = simulate_continuum(TILTED, GIVEN["G0"], 20.0, times=np.array([0.0, 9.0]))
     dual = GIVEN["G0"].dual[:, 0] * np.sign(run.e @ GIVEN["G0"].dominant()[:, 0])
-    x, mass = run.tokens[0], run.mass(0)
-    angle = np.arctan2(x[:, 1], x[:, 0])
-    assert np.abs(np.sin((run.initial_angle[0] - angle) / 2)).max() < 0.02  # half a cell
+    x = run.tokens[0]
     side = x @ dual > 0
     assert np.count_nonzero(np.abs(run.plus_share[0] - side) > 1e-9) <= 4
     start = np.linspace(0, 2 * np.pi, 200_001)
@@ -247,12 +245,18 @@ def test_origin_of_the_mass_is_known():
     for k in range(2):
         assert abs(run.mass(k) @ run.plus_share[k] - run.plus) < 1e-12
     assert abs(run.plus - exact) < 1e-4
-    particles = simulate(x, GIVEN["G0"], 20.0, times=run.times, mass=mass, rtol=1e-8).tokens[1]
-    # whoever starts at the initial angle of a mass is now beside it
-    order = np.argsort(run.initial_angle[0])
-    near = np.interp(run.initial_angle[1], run.initial_angle[0][order], np.arange(len(order)))
-    away = np.linalg.norm(particles[order][np.round(near).astype(int)] - run.tokens[1], axis=1)
-    assert run.mass(1) @ (away > 0.05) < 0.02
+
+
+def test_mass_elements_are_followed_to_where_particles_go():
+    run = simulate_continuum(TILTED, GIVEN["G0"], 20.0, times=np.array([0.0, 9.0]))
+    np.testing.assert_allclose(run.followed(0), run.element_angle, atol=1e-3)
+    start, now = (
+        np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        for angle in (run.element_angle, run.followed(1))
+    )
+    particles = simulate(start, GIVEN["G0"], 20.0, times=run.times, mass=run.element_mass)
+    away = np.linalg.norm(particles.tokens[1] - now, axis=1)
+    assert np.sqrt(run.element_mass @ away**2) < 2e-3
 
 
 def test_certification_runs_at_two_widths():

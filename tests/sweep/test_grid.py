@@ -217,6 +217,44 @@ def test_a_cell_digest_is_the_hash_of_what_settles_its_numbers_in_canonical_json
     assert cell_digest(config, shards(config)[0]) == expected
 
 
+def test_the_digest_of_the_continuum_holds_what_it_depends_on_alone():
+    text = (
+        '{"dtype":"float64","family":{"b":[2.0,0.5],"bulk":"isotropic","kind":"aligned",'
+        '"multiplicity":1,"weights_seed":0},"initial":{"components":[],'
+        '"distribution":"uniform","kappa":null,"path":null,'
+        f'"tilt":null}},"numerics":{grid_module.NUMERICS_VERSION},'
+        '"place":[2,0.25,Infinity],"solver":{"atol":1e-09,"resolution":0.5,"rtol":1e-06},'
+        '"time":{"n_times":3,"t_end":6.0}}'
+    )
+    config = configured(grid={"d": [2], "n_tokens": [math.inf]})
+    expected = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    assert cell_digest(config, shards(config)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("sections", "stale"),
+    [
+        ({"solver": {"resolution": 0.25}}, [math.inf]),
+        ({"solver": {"method": "bs32"}}, [4.0]),
+        ({"solver": {"merge_radius": 0.0}}, [4.0]),
+        ({"initial": {"sampling": "qmc"}}, [4.0]),
+        ({"solver": {"rtol": 1e-7}}, [4.0, math.inf]),
+        ({"grid": {"seed": [0, 7]}}, [4.0]),
+        ({"grid": {"seed": [5]}}, [4.0, math.inf]),
+    ],
+)
+def test_a_change_makes_particles_or_the_continuum_stale(sections, stale):
+    both = {"d": [2], "gap": [0.25], "family": ["aligned"], "n_tokens": [4, math.inf]}
+    one = configured(grid=both)
+    other = configured(**{**sections, "grid": both | sections.get("grid", {})})
+    changed = [
+        first.n_tokens
+        for first, second in zip(shards(one), shards(other), strict=True)
+        if simulate_digest(one, first) != simulate_digest(other, second)
+    ]
+    assert changed == stale
+
+
 def test_every_digest_is_sixteen_hex_digits():
     found = digests(configured())
     several = [*found["cell"], *found["simulate"]]

@@ -158,13 +158,14 @@ class Time(Section):
 
 
 class Solver(Section):
-    """The Runge-Kutta method, its tolerances or its step, and when tokens move as one."""
+    """The Runge-Kutta method, its tolerances or its step, when tokens move as one; the mesh."""
 
     method: Annotated[Method, *one_of(Method)] = "dopri5"
     rtol: Annotated[float, *real("must be from 1e-12 to 0.1", ge=1e-12, le=0.1)] = 1e-6
     atol: Annotated[float, *real("must be from 0 to 0.1", ge=0, le=0.1)] = 1e-9
     step: Positive | None = None
     merge_radius: Annotated[float, *real("must be from 0 to 0.01", ge=0, le=0.01)] = 1e-6
+    resolution: Annotated[float, *real("must be > 0 and at most 1", gt=0, le=1)] = 0.5
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -73,13 +74,25 @@ Label = Annotated[
 ]
 Dimension = Annotated[int, *says("every d must be a whole number from 2 to 4096", ge=2, le=4096)]
 Gap = Annotated[float, *real("every gap must be > 0 and < 1", gt=0, lt=1)]
+_MAX_TOKENS = 10_000_000
+
+
+def _counted_or_endless(value: float) -> float:
+    """Refuse a number of tokens that is neither whole and in range nor infinite."""
+    if not (math.isinf(value) or (value <= _MAX_TOKENS and value.is_integer())):
+        raise ValueError(value)
+    return value
+
+
+_ENDLESS = {"exclusiveMinimum": sys.float_info.max}
+_COUNTED = {"maximum": _MAX_TOKENS, "multipleOf": 1}
 TokenCount = Annotated[
     float,
+    AfterValidator(_counted_or_endless),
+    Field(json_schema_extra={"anyOf": [_COUNTED, _ENDLESS]}),
     *real(
-        "every n_tokens must be a whole number from 2 to 10,000,000 (sweeps cannot run .inf yet)",
+        f"every n_tokens must be a whole number from 2 to {_MAX_TOKENS:,}, or .inf (the continuum)",
         ge=2,
-        le=10_000_000,
-        multiple_of=1,
     ),
 ]
 Beta = Annotated[float, *real("every beta must be > 0 (or .inf)", gt=0)]

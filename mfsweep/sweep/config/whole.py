@@ -1,5 +1,6 @@
 """A whole config, and what its keys ask for together."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -49,6 +50,10 @@ class Part:
     beta: tuple[float, ...]
     seed: tuple[int, ...]
 
+    def seeds(self, n_tokens: float) -> tuple[int, ...]:
+        """Return the seeds of one n_tokens: the first for the continuum, which draws nothing."""
+        return self.seed[:1] if math.isinf(n_tokens) else self.seed
+
 
 class Config(Section):
     """A whole sweep, as its config file describes it."""
@@ -73,7 +78,7 @@ class Config(Section):
         parts, changing = _narrowed(self)
         _check_overrides(self, parts, changing)
         shards = sum(len(part.n_tokens) for part in parts)
-        cells = sum(len(part.n_tokens) * len(part.beta) * len(part.seed) for part in parts)
+        cells = sum(len(part.beta) * len(part.seeds(n)) for part in parts for n in part.n_tokens)
         _check_size(grid, shards, "shards", _MAX_SHARDS)
         _check_size(grid, cells, "cells", _MAX_CELLS)
         for part in parts:
@@ -150,10 +155,25 @@ def _check_part(config: Config, part: Part) -> None:
         remedy = "lower it or narrow d by an override"
         refuse(f"must be < d, here {part.d}", remedy, *at, got=family.multiplicity)
     sampling, start = config.initial.sampling, ("initial", "sampling")
+    if math.inf in part.n_tokens:
+        _check_continuum(config, part)
     for n in part.n_tokens:
-        if sampling == "antipodal" and n % 2:
+        if sampling == "antipodal" and math.isfinite(n) and n % 2:
             allowed = f"antipodal needs even n_tokens, {part.family} has {n:.0f}"
             refuse(allowed, "make it even or set iid", *start, got=sampling)
     if sampling == "equispaced" and part.d not in (None, 2):
         allowed = f"equispaced needs d = 2, {part.family} has {part.d}"
         refuse(allowed, "set iid or qmc, or keep d = 2 only", *start, got=sampling)
+
+
+def _check_continuum(config: Config, part: Part) -> None:
+    """Refuse the continuum where there is no circle or no density."""
+    at = ("grid", "n_tokens")
+    if part.d not in (None, 2):
+        allowed = f"the continuum needs d = 2, {part.family} has {part.d}"
+        remedy = "keep d = 2 only, or ask for it by an override with d: 2"
+        refuse(allowed, remedy, *at, got=math.inf)
+    if config.initial.distribution == "file":
+        allowed = "the continuum needs a density, a file of tokens has none"
+        remedy = "remove it, or set initial.distribution to uniform, vmf or mixture"
+        refuse(allowed, remedy, *at, got=math.inf)

@@ -21,9 +21,11 @@ from mfsweep.sweep.store.trajectories import (
     mark_cell,
     prepare,
     read_cell,
+    read_continuum,
     sign,
     stored_settings,
     write_cell,
+    write_continuum,
 )
 from mfsweep.sweep.store.whole import attributes, read_whole, write_whole
 
@@ -38,11 +40,13 @@ __all__ = [
     "mean_seconds",
     "prepare",
     "read_cell",
+    "read_continuum",
     "read_whole",
     "sign",
     "stored_settings",
     "trajectories_damage",
     "whole_damage",
     "write_cell",
+    "write_continuum",
     "write_whole",
 ]

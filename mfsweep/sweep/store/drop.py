@@ -7,7 +7,7 @@ from typing import Any
 from mfsweep._errors import StoreError
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.grid import Shard
-from mfsweep.sweep.layout import CELL_DIMS, TRAJECTORIES
+from mfsweep.sweep.layout import CELL_DIMS, trajectories
 from mfsweep.sweep.store.arrays import naming_damage, open_group, partial_folder, put_in_place
 from mfsweep.sweep.store.trajectories import create_trajectories
 
@@ -34,7 +34,7 @@ def drop_cells(path: Path, config: Config, shard: Shard) -> None:
         partial = partial_folder(path)
         attrs = {key: value for key, value in group.attrs.items() if key != "seal"}
         create_trajectories(partial, config, shard, attrs, betas, seeds)
-    for name, variable in TRAJECTORIES.items():
+    for name, variable in trajectories(shard.n_tokens).items():
         _link_chunks(path / name / "c", partial / name / "c", variable.dims, kept)
     put_in_place(partial, path)
 

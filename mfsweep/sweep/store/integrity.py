@@ -17,7 +17,14 @@ from zarr.core.buffer import default_buffer_prototype
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import intact
 from mfsweep.sweep.grid import Shard, cell_digest, times
-from mfsweep.sweep.layout import CELL_STATS, COORDINATES, DONE, MISSING, Variable
+from mfsweep.sweep.layout import (
+    CELL_STATS,
+    COORDINATES,
+    DONE,
+    MISSING,
+    Variable,
+    trajectories,
+)
 from mfsweep.sweep.store.arrays import create_coordinate, create_group, open_group
 from mfsweep.sweep.store.trajectories import create_trajectories, unnamed_done
 from mfsweep.sweep.store.whole import create_whole
@@ -67,7 +74,8 @@ def trajectories_damage(
         found += _values_damage(path, group, values) if not found else ()
     yield from found
     if not found:
-        yield from _mass_damage(path, group)
+        if not shard.continuum:
+            yield from _mass_damage(path, group)
         yield from _cells_damage(path, group, shard, finished)
 
 
@@ -144,7 +152,7 @@ def _mass_damage(path: Path, group: Any) -> Iterator[Damage]:
 
 def _cells_damage(path: Path, group: Any, shard: Shard, finished: bool) -> Iterator[Damage]:
     asked = {(cell.beta, cell.seed) for cell in shard.cells()}
-    arrays = {name: group[name] for name in ("status", *_CELL_ARRAYS)}
+    arrays = {name: group[name] for name in trajectories(shard.n_tokens) if name != "mass"}
     betas, seeds = group["beta"][:].tolist(), group["seed"][:].tolist()
     for at in np.ndindex(len(betas), len(seeds)):
         beta, seed = betas[at[0]], seeds[at[1]]
@@ -158,20 +166,19 @@ def _cells_damage(path: Path, group: Any, shard: Shard, finished: bool) -> Itera
             yield Damage(path, "status", "missing, though simulate.done counts it", beta, seed)
 
 
-_CELL_ARRAYS = ("tokens", "stats", "ess_median", "ess_min")
-
-
 def _chunks_damage(
     arrays: Mapping[str, Any], at: tuple[int, ...], *, warm: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield variables of a done cell that cannot be read or lack their chunk.
 
-    At infinite beta no average is taken and the effective sample sizes are NaN.
+    At infinite beta no average is taken and the effective sample sizes are NaN; the continuum has
+    no log_energy.
     """
-    for name in _CELL_ARRAYS:
+    for name in sorted(arrays.keys() - {"status"}):
+        empty = name == "log_energy" or (name.startswith("ess") and not warm)
         for when in _parts(arrays[name]):
             found, why = _read(arrays[name], (*at, when))
-            if not why and np.isnan(found).all() and (warm or not name.startswith("ess")):
+            if not why and np.isnan(found).all() and not empty:
                 why = "the chunk is missing"
             if why:
                 yield name, why

@@ -9,13 +9,14 @@ import numpy as np
 
 from mfsweep._errors import StoreError
 from mfsweep._types import Array
+from mfsweep.dynamics.continuum import BINS
 from mfsweep.dynamics.simulate import Keep, Trajectory
 from mfsweep.sweep import layout
 from mfsweep.sweep.blocks import Blocks, block_times
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import provenance, seal
 from mfsweep.sweep.grid import NUMERICS_VERSION, Cell, Shard, cell_digest, times
-from mfsweep.sweep.layout import COORDINATES, DONE, MISSING, TRAJECTORIES, Variable
+from mfsweep.sweep.layout import COORDINATES, DONE, MISSING, Variable
 from mfsweep.sweep.store.arrays import (
     create_array,
     create_coordinate,
@@ -45,7 +46,7 @@ def prepare(path: Path, config: Config, shard: Shard, masses: Mapping[int, Array
     config, shard
         What is asked for.
     masses
-        Masses (token,) by seed.
+        Masses (token,) by seed; none for the continuum.
 
     Raises
     ------
@@ -59,10 +60,10 @@ def prepare(path: Path, config: Config, shard: Shard, masses: Mapping[int, Array
             create_trajectories(partial, config, shard, signature(config, shard))
             put_in_place(partial, path)
         group = open_group(path, "r+")
-        _check_chunks(path, group)
+        _check_chunks(path, group, shard)
         _check_unnamed(path, group)
         for name, wanted in (("beta", shard.betas), ("seed", shard.seeds)):
-            _append(group, name, wanted)
+            _append(group, shard, name, wanted)
         seeds = group["seed"][:]
         for seed, mass in masses.items():
             column = int(np.flatnonzero(seeds == seed)[0])
@@ -79,10 +80,7 @@ def signature(config: Config, shard: Shard, versions: Iterable[int] = ()) -> dic
         **provenance(config),
         "settings_digest": cell_digest(config, shard, numerics=False),
         "numerics_versions": sorted({*versions, NUMERICS_VERSION}),
-        "family": shard.family,
-        "d": shard.d,
-        "gap": shard.gap,
-        "n_tokens": shard.n_tokens,
+        **shard.place,
     }
     return attrs | ({"distance_floor": FLOAT32_FLOOR} if config.store.dtype == "float32" else {})
 
@@ -108,13 +106,13 @@ def create_trajectories(
     sizes = {
         **{name: len(values) for name, values in names.items()},
         "time": config.time.n_times,
-        "token": int(shard.n_tokens),
+        **({"theta": BINS} if shard.continuum else {"token": int(shard.n_tokens)}),
         "component": shard.d,
         "stat": len(layout.CELL_STATS),
     }
     group = create_group(where, attrs)
-    for name, variable in TRAJECTORIES.items():
-        dtype = config.store.dtype if name == "tokens" else None
+    for name, variable in layout.trajectories(shard.n_tokens).items():
+        dtype = config.store.dtype if name in ("tokens", "density") else None
         file = {**sizes, "beta": 1, "seed": 1}  # one cell, or one seed's masses
         chunks, shards = _shape(variable, file), None
         if name == "tokens":
@@ -125,6 +123,8 @@ def create_trajectories(
         create_array(group, name, variable, _shape(variable, sizes), chunks, dtype, shards)
     create_coordinate(group, "time", times(config.time))
     create_coordinate(group, "stat", layout.CELL_STATS)
+    if shard.continuum:
+        create_coordinate(group, "theta", 2 * np.pi * (np.arange(BINS) + 0.5) / BINS)
     for name, values in names.items():
         create_array(group, name, COORDINATES[name], values.shape, (1024,))[:] = values
     return group
@@ -134,7 +134,7 @@ def _shape(variable: Variable, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[dim] for dim in variable.dims)
 
 
-def _append(group: Any, name: str, wanted: Iterable[float]) -> None:
+def _append(group: Any, shard: Shard, name: str, wanted: Iterable[float]) -> None:
     """Append the wanted coordinate values that are not there yet.
 
     The data arrays grow first and the coordinate last, so that a crash in between leaves unnamed
@@ -143,7 +143,7 @@ def _append(group: Any, name: str, wanted: Iterable[float]) -> None:
     known = group[name][:]
     new = [value for value in wanted if value not in known]
     size = len(known) + len(new)
-    for variable_name, variable in TRAJECTORIES.items():
+    for variable_name, variable in layout.trajectories(shard.n_tokens).items():
         array = group[variable_name]
         axes = zip(variable.dims, array.shape, strict=True)
         shape = tuple(size if dim == name else old for dim, old in axes)
@@ -155,9 +155,9 @@ def _append(group: Any, name: str, wanted: Iterable[float]) -> None:
         coordinate[len(known) :] = new
 
 
-def _check_chunks(path: Path, group: Any) -> None:
+def _check_chunks(path: Path, group: Any, shard: Shard) -> None:
     """Refuse a store in which two cells share a file."""
-    for name, variable in TRAJECTORIES.items():
+    for name, variable in layout.trajectories(shard.n_tokens).items():
         array = group[name]
         file = array.shards if name == "tokens" else array.chunks
         sizes = zip(variable.dims, file or (), array.shape, strict=bool(file))
@@ -235,6 +235,16 @@ def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, A
     group["status"][at] = DONE
 
 
+def write_continuum(path: Path, cell: Cell, found: Mapping[str, Array]) -> None:
+    """Like `write_cell`, for what `run_continuum` returns."""
+    group = open_group(path, "r+")
+    at = _position(group, cell.beta, cell.seed)
+    group["status"][at] = MISSING
+    for name, values in found.items():
+        group[name][at] = [*values, NUMERICS_VERSION] if name == "stats" else values
+    group["status"][at] = DONE
+
+
 def mark_cell(path: Path, cell: Cell, state: int) -> None:
     """Set one cell's status byte."""
     group = open_group(path, "r+")
@@ -272,3 +282,15 @@ def read_cell(
             "ess_min": group["ess_min"][*at, when],
             "numerics_version": group["stats"][at][layout.CELL_STATS.index("numerics_version")],
         }
+
+
+def read_continuum(path: Path, beta: float, seed: int) -> dict[str, Array] | None:
+    """Return the curves of a done cell of the continuum, and numerics_version (); else None."""
+    with naming_damage(path):
+        group = open_group(path, "r")
+        at = _position(group, beta, seed)
+        if group["status"][at] != DONE:
+            return None
+        version = group["stats"][at][layout.CELL_STATS.index("numerics_version")]
+        curves = {name: group[name][at] for name in layout.shard_curves(np.inf)}
+        return curves | {"numerics_version": version}
