@@ -25,7 +25,7 @@ LAYERS = [
     {"dynamics.simulate", "dynamics.advance"},
     {"dynamics.continuum", "dynamics.orbits"},
     {"analysis.targets", "analysis.wasserstein", "analysis.switching", "analysis.laws"},
-    {"analysis.evidence", "analysis.bound", "analysis.certification"},
+    {"analysis.evidence", "analysis.bound", "analysis.certification", "analysis.prediction"},
     {"sweep.config"},
     {"sweep.grid"},
     {

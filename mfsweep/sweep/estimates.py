@@ -14,6 +14,7 @@ from mfsweep.analysis.bound import (
 )
 from mfsweep.analysis.certification import certified
 from mfsweep.analysis.laws import predicted_slope
+from mfsweep.analysis.prediction import predicted_crossover_slope
 from mfsweep.analysis.switching import switch_times
 from mfsweep.analysis.targets import separation
 from mfsweep.sweep import layout
@@ -92,6 +93,9 @@ def estimated_laws(
             if estimator == "turnaround" and not weights.violated:
                 slope = predicted_slope(weights.norm_BTe, weights.gap)
                 laws["predicted_slope"][k, LAWS.index("log"), *place] = slope
+            if estimator == "crossover":
+                slope = predicted_crossover_slope(weights_of(config, shard))
+                laws["predicted_slope"][k, LAWS.index("linear"), *place] = slope
         if shard.continuum:
             _without_seeds(laws, place)
     return laws

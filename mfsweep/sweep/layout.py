@@ -151,7 +151,10 @@ LAWS = {
     "slope_without_one_low": Variable(_LAW, "float64", "least slope on leaving out one beta"),
     "slope_without_one_high": Variable(_LAW, "float64", "largest slope on leaving out one beta"),
     "predicted_slope": Variable(
-        _LAW, "float64", "|B^T e| / (2 gap), for the turnaround against log beta"
+        _LAW,
+        "float64",
+        "predicted slope: |B^T e| / (2 gap) for the turnaround against log beta, "
+        "max Delta |B^T e_perp| / gap for the crossover against beta where d = 2 and Delta > 0",
     ),
     "counts": Variable((*_LAW, "cell_status"), "int64", "cells by status", fill=0),
     "status": _flags(_LAW, "status of the fit", LAW_STATUSES),
