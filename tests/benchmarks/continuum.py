@@ -1,11 +1,13 @@
 """Time and certify the continuum solver, one thread.
 
-Run from the repository's root: python tests/benchmarks/continuum.py [table] [cold] [work]
+Run from the repository's root: python tests/benchmarks/continuum.py [table] [cold] [work] [tokens]
 
 table: crossover of G0 and G1 from a uniform start, beta = 5 to 160, at resolution 0.5 and its
        difference from resolution 1, beside the tabulated value where there is one.
 cold:  beta = 640 at G0 and beta = 10,000 for aligned weights from a tilted start.
 work:  sums per unit of time against beta, aligned weights: the exponent must stay below 1.2.
+tokens: crossover of n equispaced tokens at G1, beta = 20, less that of the continuum, n = 125 to
+       4000, and the rate at which it falls with n.
 """
 
 import os
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import oracles
 
-from mfsweep import Weights, switch_times, weights_with_gap
+from mfsweep import Weights, initial_tokens, simulate, switch_times, weights_with_gap
 from mfsweep.analysis.targets import distance_dominant, distance_terminal, separation
 from mfsweep.dynamics.continuum import certified_continuum, simulate_continuum
 from mfsweep.dynamics.density import VonMises
@@ -48,13 +50,21 @@ def crossover(run, weights):
                 for distance in (distance_dominant, distance_terminal)
             ]
         )
-    dominant, terminal = np.array(distances).T
+    return event(run.times, *np.array(distances).T, weights)
+
+
+def of_particles(times, x, mass, weights):
+    distances = (distance(x, weights, mass) for distance in (distance_dominant, distance_terminal))
+    return event(times, *distances, weights)
+
+
+def event(times, dominant, terminal, weights):
     measured = {
         "w2_metastable": np.ones_like(dominant),
         "distance_dominant": dominant,
         "distance_terminal": terminal,
     }
-    events = switch_times(run.times, measured, separation=separation(weights), ess_threshold=0.0)
+    events = switch_times(times, measured, separation=separation(weights), ess_threshold=0.0)
     return events["crossover"]
 
 
@@ -109,9 +119,23 @@ def work():
         print(f"{name} grow like beta^{np.polyfit(np.log(betas), column, 1)[0]:.2f}")
 
 
+def tokens():
+    weights, times = given("G1"), 0.05 * np.arange(441)
+    fine, error, *_ = certified(VonMises(), weights, 20.0, 22.0)
+    print(f"the continuum: {fine.value:.4f}, from resolution 1: {error:.4f}")
+    counts, errors = 125 * 2 ** np.arange(6), []
+    for n in counts:
+        x0, mass = initial_tokens(int(n), 2, sampling="equispaced", seed=0)
+        found = simulate(x0, weights, 20.0, times=times, rtol=1e-8, atol=1e-11).tokens
+        errors.append(of_particles(times, found, mass, weights).value - fine.value)
+        print(f"{n:5d} equispaced tokens: {errors[-1]:+.4f}", flush=True)
+    print(f"falls like n^{np.polyfit(np.log(counts), np.log(np.abs(errors)), 1)[0]:.2f}")
+
+
 def main():
-    for name in sys.argv[1:] or ("table", "cold", "work"):
-        {"table": table, "cold": cold, "work": work}[name]()
+    modes = {"table": table, "cold": cold, "work": work, "tokens": tokens}
+    for name in sys.argv[1:] or modes:
+        modes[name]()
 
 
 if __name__ == "__main__":

@@ -112,7 +112,6 @@ BROKEN = {
         [10**8],
         ["1e9"],
         [64, 64.0],
-        [INF, INF],
         ["x"],
     ],
     "grid.beta": [
@@ -501,11 +500,13 @@ def test_the_written_schema_is_the_models_schema():
 def test_the_schema_takes_good_configs_and_refuses_what_it_can_express():
     check = jsonschema.Draft202012Validator(config_schema()).is_valid
     assert check(GOOD)
+    assert check(changed("grid.n_tokens", [64, INF]))
     assert check(yaml.safe_load((ROOT / "config/config.yaml").read_text("utf-8")))
     for path in ("grid.betta", "gird", "families.aligned.bb", "overrides.0.seeds", "time.start"):
         assert not check(changed(path, 1))
     for path, value in (
         *(("grid.beta", [-3.0]), ("grid.gap", [1.5]), ("grid.d", [1]), ("grid.d", [])),
+        *(("grid.n_tokens", [10**8]), ("grid.n_tokens", [2.5]), ("grid.n_tokens", [1])),
         *(("grid.beta", {"geom": [8, 512]}), ("grid.seed", 0), ("initial.kappa", None)),
         *(("overrides.0.d", [2, 2]), ("overrides.0.gap", 1), ("figures.formats", ["svg"])),
     ):
