@@ -9,6 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from mfsweep.plotting.cells import Orbit, read_orbit
+from mfsweep.plotting.continuum import continuum
 from mfsweep.plotting.curves import distances, w2_curves
 from mfsweep.plotting.panels import Panel, read_panels
 from mfsweep.plotting.style import STYLE
@@ -23,6 +24,7 @@ __all__ = [
     "Orbit",
     "Panel",
     "bound_terms",
+    "continuum",
     "distances",
     "draw_figures",
     "read_orbit",
@@ -58,6 +60,7 @@ def draw_figures(config: Config, run_folder: Path) -> Iterator[tuple[str, Figure
         "distances": partial(distances, panels),
         "switch_times": partial(switch_times, panels),
         "bound_terms": partial(bound_terms, panels),
+        "continuum": partial(continuum, panels),
     }
     for d, name in TOKEN_FIGURES.items():
         draw[name] = partial(_tokens, panels, d, run_folder)

@@ -19,9 +19,15 @@ def figure_names(config: Config) -> tuple[str, ...]:
     >>> figure_names(config)
     ('w2_curves', 'distances', 'switch_times', 'bound_terms', 'tokens_circle')
     """
-    dimensions = {shard.d for shard in shards(config) if not shard.continuum}
+    asked = shards(config)
+    dimensions = {shard.d for shard in asked if not shard.continuum}
     pictures = [name for d, name in TOKEN_FIGURES.items() if d in dimensions]
-    return ("w2_curves", "distances", "switch_times", "bound_terms", *pictures)
+    finite, endless = (
+        {(shard.family, shard.d, shard.gap) for shard in asked if shard.continuum == kind}
+        for kind in (False, True)
+    )
+    compared = ["continuum"] if finite & endless else []
+    return ("w2_curves", "distances", "switch_times", "bound_terms", *compared, *pictures)
 
 
 def caption_file(file: str) -> str:

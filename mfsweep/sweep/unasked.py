@@ -34,7 +34,7 @@ def unasked(config: Config, run_folder: Path) -> list[Unasked]:
         found += _cells(config, shard, shard_folder(run_folder, shard) / "trajectories.zarr")
     logs = [run_folder / f"logs/{rule}-{p.name}.log" for p in gone for rule in _RULES]
     found += [Unasked(path, "its log") for path in logs if path.exists()]
-    stems = {*figure_names(config), *TOKEN_FIGURES.values()}
+    stems = {*figure_names(config), "continuum", *TOKEN_FIGURES.values()}
     for path in sorted(run_folder.glob("figures/*")):
         if path.stem in stems and path.name not in figure_files(config):
             found.append(Unasked(path, "a figure that the config does not ask for"))
