@@ -5,16 +5,17 @@ import pytest
 import yaml
 from small_run import _connect
 
-from mfsweep import open_results, select, switch_times
+from mfsweep import open_results, select, simulate, switch_times, weights_with_gap
 from mfsweep._errors import InputError
 from mfsweep._types import ESTIMATORS, LAW_STATUSES, STATUSES
 from mfsweep.analysis.targets import separation
-from mfsweep.dynamics.continuum import certified_continuum
+from mfsweep.dynamics.continuum import certified_continuum, simulate_continuum
+from mfsweep.dynamics.density import VonMises
 from mfsweep.plotting import draw_figures, read_panels
 from mfsweep.report.moving import read_orbits
 from mfsweep.report.page import page_html
 from mfsweep.sweep import execute
-from mfsweep.sweep.cell import start, weights_of
+from mfsweep.sweep.cell import measure_cell, start, weights_of
 from mfsweep.sweep.collect import collect
 from mfsweep.sweep.config import Config, load_config
 from mfsweep.sweep.continuum import initial_density, measure_continuum, run_continuum
@@ -117,6 +118,23 @@ def test_curves_are_those_of_the_runs_masses_at_both_resolutions(both):
         np.testing.assert_array_equal(collected[name], fine[name])
     for name in COARSE:
         np.testing.assert_array_equal(stored[name], coarse[name.removesuffix("_coarse")])
+
+
+def test_curves_are_those_of_many_particles():
+    weights, saved = weights_with_gap(2, 0.4, family="generic", seed=3), np.array([0.0, 2.0, 6.0])
+    theta = 2 * np.pi * (np.arange(800) + 0.5) / 800
+    law, x0 = VonMises(0.7, 1.0), np.stack([np.cos(theta), np.sin(theta)], axis=1)
+    mass = np.exp(law.log(theta)) / np.exp(law.log(theta)).sum()
+    warm, cold = (
+        simulate(x0, weights, beta, times=saved, mass=mass).tokens for beta in (8.0, math.inf)
+    )
+    expected = measure_cell(warm, mass, weights, x0, cold, 8.0)
+    found = measure_continuum(simulate_continuum(law, weights, 8.0, times=saved), weights)
+    for name in ("w2_metastable", "w2_coupling", "w2_stability"):
+        assert expected[name][1:].min() > 0.01
+        np.testing.assert_allclose(found[name], expected[name], atol=5e-4)
+    for name in ("distance_dominant", "distance_terminal", "distance_terminal_modulus"):
+        np.testing.assert_allclose(found[name], expected[name], atol=5e-4)
 
 
 def test_switch_times_are_certified_by_the_coarser_run(both):
