@@ -186,10 +186,12 @@ def _reservations(laws: xr.Dataset) -> Iterator[str]:
     if better := preferred(laws):
         yield f"{better}."
     if found["under_resolved"]:
-        yield (
-            f"{found['under_resolved']} of {total} cells are under-resolved: finite n decides "
-            "them, so the slope is not that of the mean field."
+        why = (
+            "two meshes disagree by more than 1 %, so the slope is rough."
+            if np.isinf(laws.n_tokens)
+            else "finite n decides them, so the slope is not that of the mean field."
         )
+        yield f"{found['under_resolved']} of {total} cells are under-resolved: {why}"
     if found["censored"]:
         yield f"{found['censored']} of {total} cells are censored: they count as lower bounds."
     if found["missing"]:
