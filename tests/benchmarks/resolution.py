@@ -1,7 +1,7 @@
 """Calibrate the threshold of `under_resolved` on a run whose n_tokens double.
 
     snakemake --cores 2 --configfile config/resolution.yaml
-    python tests/benchmarks/resolution.py results/resolution
+    python tests/benchmarks/resolution.py [results/resolution ...]
 
 An event is right where it lies within 5 % of its converged value: that of the continuum where the
 run holds it (n_tokens = inf), else that of the largest n if the two largest agree within 5 %. What
@@ -105,8 +105,8 @@ def summarise(rows: list[tuple], title: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", nargs="?", default="results/resolution")
-    rows = list(cells(parser.parse_args().folder))
+    parser.add_argument("folders", nargs="*", default=["results/resolution"])
+    rows = [row for folder in parser.parse_args().folders for row in cells(folder)]
     print("family     d    beta  event       n_tokens     time  least ess  right")
     for family, d, beta, estimator, n, value, ess, right in rows:
         verdict = {True: "yes", False: "no", None: "cannot be told"}[right]
