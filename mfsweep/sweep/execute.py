@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, KilledWorker, LocalCluster, as_completed
 from threadpoolctl import threadpool_limits
@@ -118,15 +119,17 @@ def connect(workers: Workers) -> Iterator[Client]:
 
 
 def _local_cluster(count: int) -> LocalCluster:
+    """Start workers that are not given up after silence: a laptop may sleep for hours."""
     try:
-        return LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            processes=count > 1,  # one worker needs no second process
-            protocol="tcp",
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-        )
+        with dask.config.set({"distributed.scheduler.worker-ttl": None}):
+            return LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=count > 1,  # one worker needs no second process
+                protocol="tcp",
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+            )
     except (OSError, RuntimeError) as error:
         message = (
             f"{count} workers did not start ({type(error).__name__}: {error}): raise the limit of "

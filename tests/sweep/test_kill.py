@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 from tiny_run import simulate, write_config
 
+from mfsweep.sweep import execute
 from mfsweep.sweep.config import load_config
 from mfsweep.sweep.grid import shards
 from mfsweep.sweep.layout import DONE
@@ -79,3 +80,8 @@ def test_twenty_kills_at_random_moments_lose_at_most_the_cell_in_flight(sweep, t
     assert run()["code"] == 0
     assert in_flight >= 3, "hardly a kill fell into a cell"
     xr.testing.assert_identical(data(file, folder), unbroken)
+
+
+def test_local_workers_are_kept_through_a_suspension():
+    with execute.connect(execute.Workers(1)) as client:
+        assert client.cluster.scheduler.worker_ttl is None
