@@ -54,6 +54,12 @@ def test_needed_tokens_are_the_least_from_which_on_all_agree_within_one_per_cent
     np.testing.assert_allclose(row.bars("crossover"), [[0.1] * 3, [0.2] * 3])
 
 
+def test_nothing_agrees_with_an_event_that_the_continuum_does_not_have():
+    limit = panel(math.inf, (10.0, math.inf, math.nan))
+    (row,) = comparisons([panel(100.0, (10.0, 12.0, 12.0)), limit])
+    assert row.agrees(row.particles[0], "crossover").tolist() == [True, False, False]
+
+
 def test_the_table_names_them_beside_the_estimate_at_the_start():
     table = continuum_table(PANELS)
     rows = [row for row in table.rows if row[3] == "crossover"]

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
 
 from mfsweep._types import Array, Estimator
@@ -48,7 +49,7 @@ class Comparison:
         limit = self.times(self.continuum, estimator)
         with np.errstate(invalid="ignore"):  # inf - inf: neither has the event
             off = np.abs(self.times(panel, estimator) - limit)
-            near: NDArray[np.bool_] = off <= RESOLVED * limit
+            near: NDArray[np.bool_] = np.isfinite(limit) & (off <= RESOLVED * limit)
         return near
 
     def needed(self, estimator: Estimator) -> Array:
@@ -100,6 +101,10 @@ def continuum(panels: Sequence[Panel]) -> Figure:
         ):
             _draw(axis, row, estimator, colours)
             axis.set_xscale(scale)
+            if scale == "log":
+                axis.xaxis.set_major_locator(FixedLocator(row.betas.tolist()))
+                axis.xaxis.set_minor_locator(NullLocator())
+                axis.xaxis.set_major_formatter(FuncFormatter(lambda beta, _: f"{beta:.4g}"))
             axis.set_xlabel(rf"$\beta$ ({scale} axis)")
             axis.set_ylabel(f"{estimator} (dimensionless)")
             axis.set_ylim(bottom=0.0)

@@ -20,7 +20,8 @@ def continuum_table(panels: Sequence[Panel]) -> Table:
         norm = one.continuum.weights.assumptions().norm_BTe
         for estimator in COMPARED:
             value, bars = one.times(one.continuum, estimator), one.bars(estimator)
-            off = one.times(most, estimator) / value - 1
+            with np.errstate(invalid="ignore"):  # inf / inf: neither has the event
+                off = one.times(most, estimator) / value - 1
             needed = one.needed(estimator)
             for k in np.flatnonzero(np.isfinite(value)):
                 rows.append(

@@ -8,7 +8,8 @@ from small_run import _connect
 from mfsweep import open_results, select, simulate, switch_times, weights_with_gap
 from mfsweep._errors import InputError
 from mfsweep._types import ESTIMATORS, LAW_STATUSES, STATUSES
-from mfsweep.analysis.targets import separation
+from mfsweep.analysis.targets import project_dominant, separation
+from mfsweep.analysis.wasserstein import w2_curve
 from mfsweep.dynamics.continuum import certified_continuum, simulate_continuum
 from mfsweep.dynamics.density import VonMises
 from mfsweep.plotting import draw_figures, read_panels
@@ -130,7 +131,8 @@ def test_curves_are_those_of_many_particles():
     )
     expected = measure_cell(warm, mass, weights, x0, cold, 8.0)
     found = measure_continuum(simulate_continuum(law, weights, 8.0, times=saved), weights)
-    for name in ("w2_metastable", "w2_coupling", "w2_stability"):
+    expected["w2_zero_temperature"] = w2_curve(cold, project_dominant(x0, weights), mass)
+    for name in ("w2_metastable", "w2_coupling", "w2_stability", "w2_zero_temperature"):
         assert expected[name][1:].min() > 0.01
         np.testing.assert_allclose(found[name], expected[name], atol=5e-4)
     for name in ("distance_dominant", "distance_terminal", "distance_terminal_modulus"):
