@@ -85,7 +85,7 @@ def _counted_or_endless(value: float) -> float:
 
 
 _ENDLESS = {"exclusiveMinimum": sys.float_info.max}
-_COUNTED = {"maximum": _MAX_TOKENS, "multipleOf": 1}
+_COUNTED = {"minimum": 2, "maximum": _MAX_TOKENS, "multipleOf": 1}
 TokenCount = Annotated[
     float,
     AfterValidator(_counted_or_endless),
