@@ -44,7 +44,7 @@ def switch_times(panels: Sequence[Panel]) -> Figure:
         {name: _laws(panel, name) for name in ESTIMATORS if _seen(panel, name)} for panel in panels
     ]
     most = max(sum(1 + len(laws) for laws in of_panel.values()) for of_panel in lines)
-    below = _ENTRY_HEIGHT * (most + 1)
+    below = _ENTRY_HEIGHT * (most + 2)
     figure, axes, rooms = panel_grid(panels, 2, _SIZE, below)
     for axis, room, panel, of_panel in zip(axes, rooms, panels, lines, strict=False):
         for name, laws in of_panel.items():
