@@ -23,8 +23,9 @@ def results(folder):
     found = {}
     for path in sorted(stores):
         data = xr.open_zarr(path, consolidated=False).load().drop_vars("stats", errors="ignore")
-        found[path.relative_to(folder)] = data.sortby(["beta", "seed"]) if "beta" in data else data
-    assert len(found) == 7
+        grown = [name for name in ("beta", "seed") if name in data]
+        found[path.relative_to(folder)] = data.sortby(grown) if grown else data
+    assert len(found) == 8
     return found
 
 

@@ -75,6 +75,35 @@ def test_a_full_disk_is_one_error_and_finished_cells_are_kept(small_disk, tmp_pa
     )
 
 
+@pytest.mark.parametrize(("verb", "before"), [("measure", ()), ("collect", ("measure",))])
+def test_a_disk_that_fills_later_is_one_error_and_what_was_finished_is_kept(
+    small_disk, tmp_path, capsys, verb, before
+):
+    disk, mount = small_disk
+    mount("size=8m")
+    file = write_config(tmp_path)
+    config = load_config(file)
+    for earlier in ("simulate", *before):
+        assert mfsweep(earlier, "--config", file, "--results", disk, "--cores", 1) == 0
+    marks = {path.name for path in disk.rglob("*.done")}
+    room = os.statvfs(disk)
+    mount(f"size={(room.f_blocks - room.f_bfree + 8) * room.f_frsize}")
+    line = refused(capsys, file, disk, verb)
+    assert "No space left on device" in line
+    assert "free some space and run again" in line
+    assert {path.name for path in disk.rglob("*.done")} == marks
+    assert list(damage(config, disk / "tiny")) == []
+    mount("size=8m")
+    assert run_all(file, disk / "tiny") == 0
+    assert list(damage(config, disk / "tiny")) == []
+    run_all(file, tmp_path / "fresh/tiny")
+    one, other = (
+        xr.open_zarr(folder / "tiny/switch_times.zarr", consolidated=False).load()
+        for folder in (disk, tmp_path / "fresh")
+    )
+    xr.testing.assert_identical(one, other)
+
+
 def at_cell(monkeypatch, number, action):
     """Do something when so many cells have begun."""
     begun = []
