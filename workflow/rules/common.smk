@@ -15,7 +15,6 @@ from mfsweep.sweep.folder import COLLECTED, check_claim, holds_stale
 from mfsweep.sweep.lock import WORKFLOW, Lock, held
 
 
-
 def refuse(error):
     print(f"mfsweep: {error}", file=sys.stderr, flush=True)
     os._exit(2)
