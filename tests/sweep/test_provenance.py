@@ -12,9 +12,9 @@ from mfsweep.sweep import grid, store
 from mfsweep.sweep.config import Config, load_config
 from mfsweep.sweep.folder import holds_stale, read_done
 from mfsweep.sweep.grid import shards
-from mfsweep.sweep.layout import CELL_STATS, DONE, STALE
+from mfsweep.sweep.layout import CELL_STATS, DONE, MISSING, STALE
 from mfsweep.sweep.status import shard_status
-from mfsweep.sweep.store import cell_states
+from mfsweep.sweep.store import cell_states, tokens
 
 
 class Killed(BaseException):
@@ -59,7 +59,7 @@ def test_every_store_says_what_made_it_and_holds_the_config_itself(tmp_path):
     file, folder = write_config(tmp_path), tmp_path / "results/tiny"
     run_all(file, folder)
     stores = [*folder.glob("*.zarr"), *folder.glob("shards/*/*.zarr")]
-    assert len(stores) == 5
+    assert len(stores) == 6
     for path in stores:
         attrs = xr.open_zarr(path, consolidated=False).attrs
         assert attrs.keys() >= KEYS
@@ -151,25 +151,34 @@ def test_measuring_stale_cells_unasked_is_refused(tmp_path, later):
     assert mfsweep("measure", "--config", file, "--results", folder.parent) == 1
 
 
-def test_a_kill_while_a_stale_cell_is_computed_again_leaves_it_missing(tmp_path, later):
+@pytest.mark.parametrize(("at", "left"), [("ess_median/c", MISSING), ("tokens.partial", STALE)])
+def test_a_kill_while_a_stale_cell_is_computed_again_leaves_it_stale_or_missing(
+    tmp_path, later, at, left
+):
     from zarr.storage import LocalStore
 
     file, folder = write_config(tmp_path), tmp_path / "results/tiny"
     run_all(file, folder)
     config = load_config(file)
     later(7)
-    written = LocalStore.set
+    written, encoded = LocalStore.set, tokens._encoded
 
     def killed(local, key, value):
-        if "tokens/c" in key:
+        if at in key:
             raise Killed
         return written(local, key, value)
 
+    def cut_off(array, block):
+        if at == "tokens.partial":
+            raise Killed
+        return encoded(array, block)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStore, "set", killed)
+        patch.setattr(tokens, "_encoded", cut_off)
         with pytest.raises(Killed):
             simulate(config, folder)
-    assert sorted(states(folder, config)) == [0, STALE, STALE, STALE]
+    assert sorted(states(folder, config)) == sorted([left, STALE, STALE, STALE])
 
 
 def test_cells_of_other_settings_are_never_kept(tmp_path):
