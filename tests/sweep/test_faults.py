@@ -48,7 +48,8 @@ def done(config, folder):
 def refused(capsys, file, folder, verb="simulate"):
     """The one line with which a verb ends."""
     capsys.readouterr()
-    assert mfsweep(verb, "--config", file, "--results", folder, "--cores", 1) == 1
+    workers = () if verb == "collect" else ("--cores", 1)
+    assert mfsweep(verb, "--config", file, "--results", folder, *workers) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mfsweep:")]
     assert len(lines) == 1, lines
     return lines[0]
@@ -128,7 +129,7 @@ def test_a_file_system_that_turns_read_only_is_named(small_disk, tmp_path, capsy
     assert mfsweep("simulate", "--config", file, "--results", disk) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"results folder {disk / 'tiny'} cannot be written" in line
-    mount("rw")
+    mount("rw,size=8m")
     assert run_all(file, disk / "tiny") == 2
 
 

@@ -32,10 +32,11 @@ def test_one_command_makes_stores_figures_and_the_page(finished):
     for name in ("curves", "switch_times", "laws", "bound"):
         assert xr.open_zarr(results / f"{name}.zarr", consolidated=False).sizes["d"] == 2
     names = {path.name for path in (results / "figures").iterdir()}
-    expected = ("w2_curves", "distances", "switch_times", "tokens_circle", "tokens_sphere")
+    expected = ("w2_curves", "distances", "switch_times", "bound_terms", "continuum")
+    expected += ("tokens_circle", "tokens_sphere")
     assert names == {f"{name}.png" for name in expected}
-    last = run.stdout.splitlines()[-5:]
-    assert [line.split()[0] for line in last] == ["report", "figures", "store", "store", "store"]
+    last = run.stdout.splitlines()[-6:]
+    assert [line.split()[0] for line in last] == ["report", "figures", *4 * ["store"]]
 
 
 def test_a_second_run_does_nothing(finished):
@@ -70,14 +71,14 @@ def test_the_snakefile_and_the_command_line_agree_on_every_digest(finished):
     import json
 
     from mfsweep.sweep.config import load_config
-    from mfsweep.sweep.grid import shards, simulate_digest
+    from mfsweep.sweep.grid import measure_digest, shards, simulate_digest
 
     folder, _ = finished
     config = load_config(folder / "config.yaml")
     for shard in shards(config):
-        for rule in ("simulate", "measure"):
+        for rule, digest in (("simulate", simulate_digest), ("measure", measure_digest)):
             done = folder / "results/tiny/shards" / shard.id / f"{rule}.done"
-            assert json.loads(done.read_text())["digest"] == simulate_digest(config, shard)
+            assert json.loads(done.read_text())["digest"] == digest(config, shard)
 
 
 def jobs(folder):
