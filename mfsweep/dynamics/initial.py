@@ -16,6 +16,9 @@ Sampling = Literal["iid", "antipodal", "qmc", "equispaced"]
 Component = tuple[float, Array, float]
 """Weight, mean direction and concentration of a mixture's part."""
 
+_EVEN = {True: ("qmc", "equispaced"), False: ("qmc",)}
+"""Samplings that spread tokens evenly, on the circle and elsewhere."""
+
 
 def initial_tokens(
     n_tokens: int,
@@ -41,9 +44,11 @@ def initial_tokens(
         "uniform"; "vmf": von Mises-Fisher, density proportional to e^{kappa <direction, x>};
         "mixture" of such; "file": rows of a file, scaled to length 1.
     sampling
-        "iid"; "antipodal": n/2 iid tokens and their mirror images -x; "qmc": scrambled Sobol
-        points, mapped to the sphere by the angle (d = 2) or by normal quantiles; "equispaced":
-        angles 2 pi (i + 1/2) / n, d = 2 only, no randomness. Only "uniform" knows others than iid.
+        "iid"; "antipodal": n/2 iid tokens and their mirror images -x, "uniform" only; "qmc":
+        scrambled Sobol points, mapped to the sphere by the quantiles of the angle to the mean
+        direction and, for the rest, of an angle (d = 2) or of normals; "equispaced": the quantiles
+        (i + 1/2) / n of the angle, d = 2 only, no randomness. The last two are for "uniform" and
+        "vmf": their error of sampling falls nearly like 1/n, that of the others like n^{-1/2}.
     seed
         Seed of the stream. With "iid" the first tokens of a longer draw are those of a shorter.
     direction, kappa
@@ -84,10 +89,8 @@ def initial_tokens(
     elif distribution == "uniform" and sampling == "antipodal" and n_tokens % 2 == 0:
         half = normalise(stream.standard_normal((n_tokens // 2, d)))
         tokens = np.concatenate([half, -half])
-    elif distribution == "uniform" and sampling == "qmc":
-        tokens = _low_discrepancy(n_tokens, d, stream)
-    elif distribution == "uniform" and sampling == "equispaced" and d == 2:
-        tokens = _on_circle((np.arange(n_tokens) + 0.5) / n_tokens)
+    elif distribution == "uniform" and sampling in _EVEN[d == 2]:
+        tokens = _spread(_even(n_tokens, 1 if d == 2 else d, sampling, stream), d)
     else:
         message = (
             f"{distribution} tokens by {sampling} sampling with n_tokens = {n_tokens}, d = {d}: "
@@ -173,22 +176,27 @@ def load_tokens(path: str | Path) -> tuple[Array, Masses]:
     return tokens, mass
 
 
-def _on_circle(turn: Array) -> Tokens:
-    """Points at 2 pi times the given fractions of a turn."""
-    angle = 2 * np.pi * turn
-    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+def _spread(points: Array, d: int) -> Tokens:
+    """Map points of the unit cube to the sphere S^{d-1}: a side, an angle, or normal quantiles."""
+    from scipy.special import ndtri
 
-
-def _low_discrepancy(n_tokens: int, d: int, stream: np.random.Generator) -> Tokens:
-    """Map scrambled Sobol points to the sphere."""
-    from scipy.stats import norm, qmc  # slow to import, and seldom needed
-
-    dimension = 1 if d == 2 else d
-    sobol = qmc.Sobol(dimension, rng=stream)
-    points = sobol.random_base2(int(np.ceil(np.log2(n_tokens))))[:n_tokens]
+    if d == 1:
+        return np.where(points < 0.5, -1.0, 1.0)
     if d == 2:
-        return _on_circle(points[:, 0])
-    return normalise(norm.ppf(points))
+        angle = 2 * np.pi * points[:, 0]
+        return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    return normalise(ndtri(points))
+
+
+def _even(n_tokens: int, dimension: int, sampling: str, stream: np.random.Generator) -> Array:
+    """Fill the unit cube evenly: scrambled Sobol points, or midpoints of equal intervals."""
+    from scipy.stats import qmc  # slow to import, and seldom needed
+
+    if sampling == "equispaced":
+        return (np.arange(n_tokens)[:, None] + 0.5) / n_tokens
+    sobol = qmc.Sobol(dimension, rng=stream)
+    points: Array = sobol.random_base2(int(np.ceil(np.log2(n_tokens))))[:n_tokens]
+    return points
 
 
 def _von_mises_fisher(
@@ -199,18 +207,37 @@ def _von_mises_fisher(
     direction: Array | None,
     kappa: float | None,
 ) -> Tokens:
-    """Draw iid von Mises-Fisher tokens."""
-    from scipy.stats import vonmises_fisher  # slow to import, and seldom needed
+    """Draw von Mises-Fisher tokens, or spread them evenly."""
+    from scipy.linalg import null_space  # these are slow to import, and seldom needed
+    from scipy.stats import vonmises_fisher
 
-    if sampling != "iid" or direction is None or kappa is None or not kappa > 0:
+    if sampling not in ("iid", *_EVEN[d == 2]) or kappa is None or not kappa > 0:
         message = (
-            f"distribution = vmf with sampling = {sampling}, kappa = {kappa}: needs sampling iid, "
-            "a direction and kappa > 0"
+            f"distribution = vmf with sampling = {sampling}, kappa = {kappa}, d = {d}: needs "
+            "sampling iid, qmc or (d = 2) equispaced, a direction and kappa > 0"
         )
         raise InputError(message)
     mean = np.asarray(direction, dtype=np.float64)
     if mean.shape != (d,) or not np.linalg.norm(mean) > 0:
         message = f"direction has shape {mean.shape}: expected a nonzero vector of length d = {d}"
         raise InputError(message)
-    law = vonmises_fisher(normalise(mean), kappa)
-    return normalise(law.rvs(n_tokens, random_state=stream).reshape(n_tokens, d))
+    mean = normalise(mean)
+    if sampling == "iid":
+        law = vonmises_fisher(mean, kappa)
+        return normalise(law.rvs(n_tokens, random_state=stream).reshape(n_tokens, d))
+    points = _even(n_tokens, d - 1 if d == 2 else d, sampling, stream)
+    share, rest = (np.abs(2 * points - 1), points) if d == 2 else (points[:, :1], points[:, 1:])
+    angle = _angle_to_mean(share, d, kappa)
+    across = _spread(rest, d - 1) @ null_space(mean[None]).T
+    return normalise(np.cos(angle) * mean + np.sin(angle) * across)
+
+
+def _angle_to_mean(share: Array, d: int, kappa: float) -> Array:
+    """Quantiles of the angle a to the mean direction, density e^{kappa cos a} sin^{d-2} a."""
+    from scipy.integrate import cumulative_simpson
+
+    farthest = min(np.pi, np.pi / 2 * (8 + np.sqrt(d)) / np.sqrt(kappa))  # beyond lies e^{-32}
+    angle = np.linspace(0, farthest, 16_385)
+    density = np.exp(kappa * (np.cos(angle) - 1)) * np.sin(angle) ** (d - 2)
+    below = cumulative_simpson(density, x=angle, initial=0)
+    return np.interp(share, below / below[-1], angle)

@@ -49,6 +49,35 @@ def test_von_mises_fisher_has_its_mean_length(d):
     np.testing.assert_allclose(tokens.mean(axis=0), length * direction, atol=0.02)
 
 
+@pytest.mark.parametrize("kappa", [0.5, 40.0, 1e7])
+@pytest.mark.parametrize("d", [2, 3, 5, 40])
+def test_evenly_spread_von_mises_fisher_tokens_have_their_law(d, kappa):
+    direction = np.eye(d)[0]
+    law = scipy.stats.vonmises_fisher(direction, kappa)
+    length = scipy.special.ive(d / 2, kappa) / scipy.special.ive(d / 2 - 1, kappa)
+    scatter = np.linalg.norm(
+        law.rvs(4096, random_state=np.random.default_rng(0)).mean(axis=0) - length * direction
+    )
+    for sampling in ("qmc", "equispaced") if d == 2 else ("qmc",):
+        tokens, _ = initial_tokens(
+            4096,
+            d,
+            distribution="vmf",
+            sampling=sampling,
+            seed=1,
+            direction=2 * direction,
+            kappa=kappa,
+        )
+        np.testing.assert_allclose(np.linalg.norm(tokens, axis=1), 1.0, atol=1e-15)
+        error = np.linalg.norm(tokens.mean(axis=0) - length * direction)
+        assert error < (0.02 if d < 4 else 0.3) * scatter
+        others = law.rvs(4096, random_state=np.random.default_rng(1))
+        heights = tokens[:, 0], others[:, 0]
+        assert scipy.stats.ks_2samp(*heights).pvalue > 1e-3
+        middle = tokens[:, 1], others[:, 1]
+        assert scipy.stats.ks_2samp(*middle).pvalue > 1e-3
+
+
 def test_a_mixture_has_its_parts_in_their_shares():
     parts = [(3.0, np.eye(3)[0], 200.0), (1.0, -np.eye(3)[0], 200.0), (4.0, np.eye(3)[1], 0.0)]
     tokens, mass = initial_tokens(40_000, 3, distribution="mixture", seed=0, components=parts)
@@ -107,6 +136,8 @@ def test_the_first_tokens_of_a_longer_draw_are_those_of_a_shorter():
         ({"n_tokens": 7, "sampling": "antipodal"}, "antipodal needs an even n_tokens"),
         ({"d": 3, "sampling": "equispaced"}, "equispaced needs d = 2"),
         ({"distribution": "vmf"}, "kappa = None"),
+        ({"distribution": "vmf", "kappa": 1.0, "sampling": "antipodal"}, "vmf with sampling = ant"),
+        ({"d": 3, "distribution": "vmf", "kappa": 1.0, "sampling": "equispaced"}, "d = 3"),
         ({"distribution": "mixture"}, "0 components"),
         ({"distribution": "file"}, "file tokens by iid"),
         ({"distribution": "file", "path": "none.npz"}, "not a readable .npz"),

@@ -165,7 +165,7 @@ BROKEN = {
     "overrides[0].seed": [None, True, 0, -1, 2.0, "8", [], {}, [-1], [2**32], [3, 3]],
     "initial": [None, True, 3, "vmf", []],
     "initial.distribution": NO_CHOICE,
-    "initial.sampling": [*NO_CHOICE, "qmc", "antipodal", "equispaced"],
+    "initial.sampling": [*NO_CHOICE, "antipodal", "equispaced"],
     "initial.kappa": [*NO_NUMBER, 0],
     "initial.tilt": [*NO_NUMBER, 3.2],
     "initial.components": [None, True, 3, "x", [3], [{"kappa": 1}], [{"kappa": 1}] * 21],

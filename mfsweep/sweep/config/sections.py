@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
@@ -117,6 +117,9 @@ def _component_list(value: object) -> object:
 _NEEDS = {"vmf": {"kappa", "tilt"}, "mixture": {"components"}, "file": {"path"}}
 """Keys that a distribution must have and no other may."""
 
+_SAMPLINGS = {"vmf": ("iid", "qmc", "equispaced"), "mixture": ("iid",), "file": ("iid",)}
+"""Samplings of the distributions that do not have them all."""
+
 
 class Initial(Section):
     """How the tokens start."""
@@ -144,8 +147,9 @@ class Initial(Section):
                         key,
                         got=value,
                     )
-        if needed and self.sampling != "iid":
-            allowed = f"must be iid where distribution is {self.distribution}"
+        known = _SAMPLINGS.get(self.distribution, get_args(Sampling))
+        if self.sampling not in known:
+            allowed = f"must be {' or '.join(known)} where distribution is {self.distribution}"
             refuse(allowed, "set iid", "sampling", got=self.sampling)
         return self
 
