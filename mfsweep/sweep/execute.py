@@ -28,13 +28,18 @@ from mfsweep.sweep.cell import (
 )
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.continuum import run_continuum
-from mfsweep.sweep.folder import is_done, provenance, shard_folder, write_done
+from mfsweep.sweep.folder import (
+    provenance,
+    shard_folder,
+    simulated,
+    write_done,
+    write_simulated,
+)
 from mfsweep.sweep.grid import (
     Cell,
     Shard,
     cell_digest,
     measure_digest,
-    simulate_digest,
     times,
 )
 from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
@@ -184,7 +189,7 @@ def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
     except OSError:  # says nothing about the cell
         raise
     except Exception:
-        mark_cell(path, cell, FAILED)
+        mark_cell(path, cell.beta, cell.seed, FAILED)
         raise
 
 
@@ -194,7 +199,7 @@ def _solve_cell(config: Config, cell: Cell, path: Path) -> None:
         with threadpool_limits(1):
             found = run_continuum(config, cell)
     except Exception:
-        mark_cell(path, cell, FAILED)
+        mark_cell(path, cell.beta, cell.seed, FAILED)
         raise
     write_continuum(path, cell, found)
 
@@ -235,11 +240,11 @@ def simulate_shard(
     """
     folder = shard_folder(run_folder, shard).absolute()
     path, done = folder / "trajectories.zarr", folder / "simulate.done"
-    digest = simulate_digest(config, shard)
     drawn = () if shard.continuum else shard.seeds
     masses = {seed: start(config, shard, seed)[1] for seed in drawn}
     try:
-        if not is_done(done, digest):
+        counted = simulated(run_folder, config, shard)
+        if counted is None:
             done.unlink(missing_ok=True)
         prepare(path, config, shard, masses)
         states = cell_states(path, shard)
@@ -251,8 +256,9 @@ def simulate_shard(
             done.unlink(missing_ok=True)
             sign(path, config, shard)
             _simulate_cells(config, shard, path, pending, workers, outcome, advance)
-        if not outcome.failures:
-            write_done(done, config, digest, cells=len(states), stale=outcome.stale)
+        same = counted is not None and not pending and counted["stale"] == outcome.stale
+        if not outcome.failures and not same:
+            write_simulated(run_folder, config, shard, outcome.stale)
     except OSError as error:
         raise refused(shard.id, error) from error
     return outcome
@@ -346,8 +352,7 @@ def measure_shard(
     path, done = folder / "trajectories.zarr", folder / "measure.done"
     digest = measure_digest(config, shard)
     try:
-        simulated = simulate_digest(config, shard)
-        _refuse_unfinished(shard, folder, simulated, cell_digest(config, shard, numerics=False))
+        _refuse_unfinished(config, shard, run_folder)
         if not shard.continuum:
             compile_kernels(shard.d)
         task = _pass_on_seed if shard.continuum else _measure_seed
@@ -378,13 +383,13 @@ def measure_shard(
     return outcome
 
 
-def _refuse_unfinished(shard: Shard, folder: Path, digest: str, settings: str) -> None:
+def _refuse_unfinished(config: Config, shard: Shard, run_folder: Path) -> None:
     """Refuse a shard with cells to compute; stale cells count unless simulate kept them."""
-    path = folder / "trajectories.zarr"
+    path = shard_folder(run_folder, shard) / "trajectories.zarr"
     states = list(cell_states(path, shard).values())
-    if stored_settings(path) != settings:
+    if stored_settings(path) != cell_digest(config, shard, numerics=False):
         states = [MISSING] * len(states)
-    good = (DONE, STALE) if is_done(folder / "simulate.done", digest) else (DONE,)
+    good = (DONE, STALE) if simulated(run_folder, config, shard) else (DONE,)
     unfinished = sum(state not in good for state in states)
     if unfinished:
         message = f"{shard.id}: {unfinished} cells are not simulated; run mfsweep simulate first"

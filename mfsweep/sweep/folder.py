@@ -16,7 +16,13 @@ from typing import Any
 from mfsweep import __version__
 from mfsweep._errors import InputError, StoreError
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.grid import NUMERICS_VERSION, Shard, config_digest
+from mfsweep.sweep.grid import (
+    NUMERICS_VERSION,
+    Shard,
+    cell_digest,
+    config_digest,
+    simulate_digest,
+)
 
 COLLECTED = ("curves", "switch_times", "laws", "bound")
 """Stores of a run that are made from its shards."""
@@ -205,6 +211,55 @@ def is_done(path: Path, digest: str) -> bool:
     """Tell whether a .done file says that just this is done."""
     found = read_done(path)
     return found is not None and found["digest"] == digest
+
+
+def simulated(run_folder: Path, config: Config, shard: Shard) -> dict[str, Any] | None:
+    """Return what simulate.done says if it counts every cell that the shard asks for, or more."""
+    found = read_done(shard_folder(run_folder, shard) / "simulate.done")
+    if found is None or found.get("cell_digest") != cell_digest(config, shard):
+        return None
+    asked = {*shard.betas} <= {*found["betas"]} and {*shard.seeds} <= {*found["seeds"]}
+    return found if asked else None
+
+
+def write_simulated(run_folder: Path, config: Config, shard: Shard, stale: int) -> None:
+    """Write simulate.done: which cells are done, and how many of them are stale."""
+    write_done(
+        shard_folder(run_folder, shard) / "simulate.done",
+        config,
+        simulate_digest(config, shard, _prunings(run_folder, shard)),
+        cells=len(shard.betas) * len(shard.seeds),
+        cell_digest=cell_digest(config, shard),
+        betas=shard.betas,
+        seeds=shard.seeds,
+        stale=stale,
+    )
+
+
+def simulate_mark(run_folder: Path, config: Config, shard: Shard) -> str:
+    """Return the digest by which Snakemake knows a shard's simulation.
+
+    It stays for as long as simulate.done counts every cell that is asked for: a smaller grid has
+    nothing to simulate.
+    """
+    try:
+        if found := simulated(run_folder, config, shard):
+            return str(found["digest"])
+        return simulate_digest(config, shard, _prunings(run_folder, shard))
+    except StoreError:  # mfsweep verify names it
+        return simulate_digest(config, shard)
+
+
+def count_pruning(folder: Path) -> None:
+    """Note that a shard loses cells that were counted as done."""
+    path = folder / "pruned.json"
+    times = (_read_sealed(path) or {"times": 0})["times"]
+    write_json(path, seal({"times": times + 1}))
+
+
+def _prunings(run_folder: Path, shard: Shard) -> int:
+    found = _read_sealed(shard_folder(run_folder, shard) / "pruned.json")
+    return int(found["times"]) if found else 0
 
 
 def holds_stale(run_folder: Path, shard: Shard) -> bool:

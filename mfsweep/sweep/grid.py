@@ -220,9 +220,14 @@ def cell_digest(config: Config, shard: Shard, *, numerics: bool = True) -> str:
     )
 
 
-def simulate_digest(config: Config, shard: Shard) -> str:
-    """Return the digest of what a shard's job computes: its cells' digest, betas and seeds."""
-    return _digest([cell_digest(config, shard), shard.betas, shard.seeds])
+def simulate_digest(config: Config, shard: Shard, prunings: int = 0) -> str:
+    """Return the digest of what a shard's job computes: its cells' digest, betas and seeds.
+
+    Cells that were pruned and are asked for again are another job than the first one: `prunings`
+    counts how often the shard lost cells.
+    """
+    again = [prunings] if prunings else []
+    return _digest([cell_digest(config, shard), shard.betas, shard.seeds, *again])
 
 
 def measure_digest(config: Config, shard: Shard) -> str:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.folder import is_done, shard_folder
-from mfsweep.sweep.grid import Shard, cell_digest, measure_digest, shards, simulate_digest
+from mfsweep.sweep.folder import is_done, shard_folder, simulated
+from mfsweep.sweep.grid import Shard, cell_digest, measure_digest, shards
 from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
 from mfsweep.sweep.store import cell_states, mean_seconds, stored_settings
 
@@ -37,12 +37,12 @@ def shard_status(config: Config, run_folder: Path) -> list[ShardStatus]:
 
 def _status(config: Config, shard: Shard, run_folder: Path) -> ShardStatus:
     folder = shard_folder(run_folder, shard)
-    path, digest = folder / "trajectories.zarr", simulate_digest(config, shard)
+    path = folder / "trajectories.zarr"
     states = list(cell_states(path, shard).values())
     if stored_settings(path) != cell_digest(config, shard, numerics=False):
         states = [MISSING] * len(states)
     count = {state: states.count(state) for state in (DONE, FAILED, MISSING, STALE)}
-    kept = is_done(folder / "simulate.done", digest)
+    kept = simulated(run_folder, config, shard) is not None
     left = count[FAILED] + count[MISSING] + (0 if kept else count[STALE])
     known = left > 0 and count[DONE] + count[STALE] > 0
     return ShardStatus(

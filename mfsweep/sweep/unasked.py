@@ -1,5 +1,6 @@
 """What lies in a run's folder that its config does not ask for."""
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.figures import TOKEN_FIGURES, figure_files, figure_names
-from mfsweep.sweep.folder import shard_folder
+from mfsweep.sweep.folder import count_pruning, read_done, seal, shard_folder, write_json
 from mfsweep.sweep.grid import Shard, cell_digest, shards
 from mfsweep.sweep.store import axes, drop_cells, stored_settings
 
@@ -87,9 +88,16 @@ def prune(found: Iterable[Unasked], config: Config) -> None:
 def _drop(path: Path, config: Config, shard: Shard) -> None:
     """Drop cells; a kill meanwhile leaves no simulate.done, so that the next run looks again."""
     done = path.with_name("simulate.done")
-    aside = done.with_name(".simulate.done.aside")
-    if done.exists():
-        done.rename(aside)
+    counted = read_done(done)
+    if counted is None:
+        drop_cells(path, config, shard)
+        return
+    written = done.stat()
+    count_pruning(done.parent)
+    done.unlink()
     drop_cells(path, config, shard)
-    if aside.exists():
-        aside.rename(done)  # its time stays, so nothing after it is made again
+    for name, asked in (("betas", shard.betas), ("seeds", shard.seeds)):
+        counted[name] = [value for value in counted[name] if value in asked]
+    counted["cells"] = len(counted["betas"]) * len(counted["seeds"])
+    write_json(done, seal(counted))
+    os.utime(done, ns=(written.st_atime_ns, written.st_mtime_ns))  # nothing after it is made again

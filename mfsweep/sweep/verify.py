@@ -7,20 +7,30 @@ from pathlib import Path
 from mfsweep._errors import StoreError
 from mfsweep.sweep import layout
 from mfsweep.sweep.config import Config
-from mfsweep.sweep.folder import is_done, owner_record, read_done, seal, shard_folder, write_json
-from mfsweep.sweep.grid import Cell, Shard, shards, simulate_digest
+from mfsweep.sweep.folder import (
+    owner_record,
+    read_done,
+    seal,
+    shard_folder,
+    simulated,
+    write_json,
+)
+from mfsweep.sweep.grid import Shard, shards
 from mfsweep.sweep.layout import CELL_DIMS, MISSING, SHARD_DIMS
 from mfsweep.sweep.store import (
     Damage,
     erase_mass,
     mark_cell,
     trajectories_damage,
+    unreadable,
     whole_damage,
 )
 
 
 def damage(config: Config, run_folder: Path) -> Iterator[Damage]:
-    """Yield everything damaged in the stores and marks of the cells that the config asks for.
+    """Yield everything damaged in the run's stores and marks.
+
+    What the config does not ask for is read as well: it counts as done once it is asked for again.
 
     Parameters
     ----------
@@ -36,8 +46,13 @@ def damage(config: Config, run_folder: Path) -> Iterator[Damage]:
     """
     for mark in (run_folder / "run.json", run_folder / "collect.done"):
         yield from mark_damage(mark)
-    for shard in shards(config):
-        yield from _shard_damage(config, shard, shard_folder(run_folder, shard))
+    asked = shards(config)
+    for shard in asked:
+        yield from _shard_damage(config, shard, run_folder)
+    ids = {shard.id for shard in asked}
+    for folder in sorted(run_folder.glob("shards/*")):
+        if folder.name not in ids:
+            yield from _unasked_damage(folder)
     cells = (*SHARD_DIMS, *CELL_DIMS)
     collected = {
         "curves.zarr": (layout.curves(*cells), (*cells, "time"), SHARD_DIMS),
@@ -50,12 +65,19 @@ def damage(config: Config, run_folder: Path) -> Iterator[Damage]:
             yield from whole_damage(run_folder / name, layouts, dims, chunk_dims)
 
 
-def _shard_damage(config: Config, shard: Shard, folder: Path) -> Iterator[Damage]:
-    done = folder / "simulate.done"
-    marks = list(mark_damage(done))
+def _unasked_damage(folder: Path) -> Iterator[Damage]:
+    """Yield what of a shard that is not asked for cannot be read."""
+    yield from _marks_damage(folder)
+    for name in ("trajectories.zarr", "curves.zarr"):
+        if (folder / name).exists():
+            yield from unreadable(folder / name)
+
+
+def _shard_damage(config: Config, shard: Shard, run_folder: Path) -> Iterator[Damage]:
+    folder = shard_folder(run_folder, shard)
+    marks = list(_marks_damage(folder))
     yield from marks
-    yield from mark_damage(folder / "measure.done")
-    finished = not marks and is_done(done, simulate_digest(config, shard))
+    finished = not marks and simulated(run_folder, config, shard) is not None
     path, curves = folder / "trajectories.zarr", folder / "curves.zarr"
     if path.exists():
         yield from trajectories_damage(path, config, shard, finished=finished)
@@ -64,6 +86,11 @@ def _shard_damage(config: Config, shard: Shard, folder: Path) -> Iterator[Damage
     if curves.exists():
         layouts = layout.shard_curves(shard.n_tokens)
         yield from whole_damage(curves, layouts, (*CELL_DIMS, "time"))
+
+
+def _marks_damage(folder: Path) -> Iterator[Damage]:
+    for name in ("simulate.done", "measure.done", "pruned.json"):
+        yield from mark_damage(folder / name)
 
 
 def mark_damage(path: Path) -> Iterator[Damage]:
@@ -91,27 +118,22 @@ def repair(found: Iterable[Damage], config: Config, config_file: Path, run_folde
     A damaged cell is missing again. Where metadata or coordinates are damaged, nothing tells any
     more which numbers belong to which cell: the whole store goes.
     """
-    by_folder = {shard_folder(run_folder, shard): shard for shard in shards(config)}
     for one in found:
-        shard = by_folder.get(one.path.parent)
         if one.path.name == "run.json":
             write_json(one.path, seal(owner_record(run_folder, config_file, config)))
-        elif one.path.suffix == ".done":
+        elif one.path.suffix in (".done", ".json"):
             one.path.unlink(missing_ok=True)
-        elif shard is None:
-            shutil.rmtree(one.path, ignore_errors=True)
-        elif one.path.name == "curves.zarr":
+        elif one.path.name == "trajectories.zarr":
+            (one.path.parent / "simulate.done").unlink(missing_ok=True)
+            _repair_trajectories(one)
+        else:
             (one.path.parent / "measure.done").unlink(missing_ok=True)
             shutil.rmtree(one.path, ignore_errors=True)
-        else:
-            (one.path.parent / "simulate.done").unlink(missing_ok=True)
-            _repair_trajectories(one, shard)
 
 
-def _repair_trajectories(one: Damage, shard: Shard) -> None:
+def _repair_trajectories(one: Damage) -> None:
     if one.beta is not None and one.seed is not None:
-        place = (shard.family, shard.d, shard.gap, shard.n_tokens)
-        mark_cell(one.path, Cell(*place, one.beta, one.seed), MISSING)
+        mark_cell(one.path, one.beta, one.seed, MISSING)
     elif one.seed is not None:
         erase_mass(one.path, one.seed)
     else:

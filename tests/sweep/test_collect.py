@@ -127,7 +127,7 @@ def test_status_counts_what_is_done_and_what_is_left(make_config, tmp_path, igno
     config = make_config()
     run(config, tmp_path, ignore)
     first, _ = shards(config)
-    mark_cell(shard_folder(tmp_path, first) / "trajectories.zarr", next(first.cells()), MISSING)
+    mark_cell(shard_folder(tmp_path, first) / "trajectories.zarr", first.betas[0], 0, MISSING)
     rows = shard_status(config, tmp_path)
     assert [(row.done, row.failed, row.pending, row.measured) for row in rows] == [
         (3, 0, 1, False),

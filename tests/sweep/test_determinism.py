@@ -76,6 +76,8 @@ def test_a_run_that_grew_and_was_resumed_gives_the_same_bits(reference, tmp_path
     run_all(file, tmp_path / "tiny")
     shard = shards(load_config(file))[0]
     for cell in list(shard.cells())[1:3]:
-        mark_cell(tmp_path / "tiny/shards" / shard.id / "trajectories.zarr", cell, MISSING)
+        mark_cell(
+            tmp_path / "tiny/shards" / shard.id / "trajectories.zarr", cell.beta, cell.seed, MISSING
+        )
     assert run_all(file, tmp_path / "tiny") == 2
     assert_same(tmp_path / "tiny", expected)

@@ -186,8 +186,8 @@ def test_failed_and_missing_cells_are_computed_again(make_config, tmp_path, igno
     shard = shards(config)[0]
     cells = list(shard.cells())
     path = shard_folder(tmp_path, shard) / "trajectories.zarr"
-    store.mark_cell(path, cells[0], FAILED)
-    store.mark_cell(path, cells[3], MISSING)
+    store.mark_cell(path, cells[0].beta, cells[0].seed, FAILED)
+    store.mark_cell(path, cells[3].beta, cells[3].seed, MISSING)
     outcome = simulate_shard(config, shard, tmp_path, ONE, ignore)
     assert (outcome.computed, outcome.already_done) == (2, 2)
     assert run(config, tmp_path, ignore) == 0

@@ -1,3 +1,4 @@
+import json
 import os
 import pty
 import shutil
@@ -11,9 +12,10 @@ from tiny_run import changed, mfsweep, run_all, write_config
 
 from mfsweep import open_results
 from mfsweep.sweep.config import Config, load_config
-from mfsweep.sweep.grid import shards
+from mfsweep.sweep.folder import simulate_mark, simulated
+from mfsweep.sweep.grid import shards, simulate_digest
 from mfsweep.sweep.unasked import leftovers, prune, unasked
-from mfsweep.sweep.verify import damage
+from mfsweep.sweep.verify import damage, repair
 
 INF = float("inf")
 WIDE = {"gap": [0.25, 0.5], "beta": [1.0, 4.0, INF], "seed": [0, 1, 7]}
@@ -103,6 +105,40 @@ def test_prune_leaves_the_time_of_what_is_done(shrunk):
     before = done.stat().st_mtime_ns
     prune(unasked(config, run), config)
     assert done.stat().st_mtime_ns == before
+
+
+def test_what_is_pruned_is_computed_again_when_it_is_asked_for_again(shrunk):
+    file, run = shrunk
+    before = tokens(run, Config.model_validate(changed(grid=WIDE)))
+    run_all(file, run)
+    prune(unasked(load_config(file), run), load_config(file))
+    wide = Config.model_validate(changed(grid=WIDE))
+    assert not any(simulated(run, wide, shard) for shard in shards(wide))
+    write_config(file.parent, grid=WIDE)
+    assert run_all(file, run) == 14  # 9 of the other gap, 5 of this
+    xr.testing.assert_identical(tokens(run, wide), before)
+
+
+def test_a_smaller_grid_has_nothing_to_simulate_and_a_damaged_cell_beside_it_is_found(shrunk):
+    file, run = shrunk
+    config = load_config(file)
+    gone, stays = shards(Config.model_validate(changed(grid=WIDE)))
+    done = run / "shards" / stays.id / "simulate.done"
+    digest = json.loads(done.read_text())["digest"]
+    assert simulate_mark(run, config, shards(config)[0]) == digest
+    assert digest != simulate_digest(config, shards(config)[0])
+    assert list(damage(config, run)) == []
+    for shard, beta, at in ((gone, 1.0, "0/1"), (stays, 4.0, "1/2")):
+        store = run / "shards" / shard.id / "trajectories.zarr"
+        chunk = store / "tokens/c" / at / "0/0/0"
+        data = bytearray(chunk.read_bytes())
+        data[len(data) // 2] ^= 16
+        chunk.write_bytes(data)
+        (found,) = damage(config, run)
+        assert (found.path, found.variable) == (store, "tokens")
+        assert found.beta == beta
+        repair([found], config, file, run)
+        assert list(damage(config, run)) == []
 
 
 def test_a_kill_in_the_middle_of_prune_loses_nothing(shrunk, monkeypatch):

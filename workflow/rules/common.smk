@@ -11,7 +11,7 @@ from mfsweep._errors import MfsweepError
 from mfsweep.progress import say
 from mfsweep.sweep import figures, grid
 from mfsweep.sweep.config import load_config
-from mfsweep.sweep.folder import COLLECTED, check_claim, holds_stale
+from mfsweep.sweep.folder import COLLECTED, check_claim, holds_stale, simulate_mark
 from mfsweep.sweep.lock import WORKFLOW, Lock, held
 
 

@@ -7,7 +7,7 @@ rule simulate:
         "../envs/mfsweep.yaml"
     threads: share_of_cores
     params:
-        digest=lambda wildcards: grid.simulate_digest(CONFIG, SHARDS[wildcards.shard]),
+        digest=lambda wildcards: simulate_mark(RUN, CONFIG, SHARDS[wildcards.shard]),
         stale=stale_option,
     shell:
         "mfsweep simulate --shard {wildcards.shard} --cores {threads} --log {log} {params.stale}"

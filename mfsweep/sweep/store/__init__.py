@@ -13,7 +13,7 @@
 """
 
 from mfsweep.sweep.store.drop import drop_cells
-from mfsweep.sweep.store.integrity import Damage, trajectories_damage, whole_damage
+from mfsweep.sweep.store.integrity import Damage, trajectories_damage, unreadable, whole_damage
 from mfsweep.sweep.store.states import cell_states, mean_seconds
 from mfsweep.sweep.store.trajectories import (
     axes,
@@ -45,6 +45,7 @@ __all__ = [
     "sign",
     "stored_settings",
     "trajectories_damage",
+    "unreadable",
     "whole_damage",
     "write_cell",
     "write_continuum",

@@ -5,7 +5,7 @@ template makes for the coordinates found; a done cell has every chunk.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import intact
 from mfsweep.sweep.grid import Shard, cell_digest, times
 from mfsweep.sweep.layout import (
+    CELL_DIMS,
     CELL_STATS,
     COORDINATES,
     DONE,
@@ -46,7 +47,9 @@ class Damage:
 def trajectories_damage(
     path: Path, config: Config, shard: Shard, *, finished: bool
 ) -> Iterator[Damage]:
-    """Yield what is damaged in a shard's trajectories.zarr; a store of other settings is skipped.
+    """Yield what is damaged in a shard's trajectories.zarr.
+
+    Of a store of other settings, what cannot be read.
 
     Parameters
     ----------
@@ -63,6 +66,7 @@ def trajectories_damage(
         return
     group = open_group(path, "r")
     if group.attrs["settings_digest"] != cell_digest(config, shard, numerics=False):
+        yield from unreadable(path)
         return
     found = list(_axes_damage(path, group))
     if not found:
@@ -76,7 +80,33 @@ def trajectories_damage(
     if not found:
         if not shard.continuum:
             yield from _mass_damage(path, group)
-        yield from _cells_damage(path, group, shard, finished)
+        counted = {(cell.beta, cell.seed) for cell in shard.cells()} if finished else set()
+        names = [name for name in trajectories(shard.n_tokens) if name != "mass"]
+        yield from _cells_damage(path, group, names, counted)
+
+
+def unreadable(path: Path) -> Iterator[Damage]:
+    """Yield what cannot be read of a store, whatever it was made for.
+
+    A store with cells is read cell by cell, so that each is named; a done one has every chunk.
+    """
+    root = list(_root_damage(path))
+    yield from root
+    if root:
+        return
+    group = open_group(path, "r")
+    of_cells = []
+    for name in sorted(entry.name for entry in path.iterdir() if entry.is_dir()):
+        try:
+            by_cell = "status" in group and group[name].metadata.dimension_names[:2] == CELL_DIMS
+            if by_cell:
+                of_cells.append(name)
+            else:
+                group[name][...]
+        except Exception as error:  # whatever damaged metadata or a codec raise
+            yield Damage(path, name, _said(error))
+    if of_cells and not list(_axes_damage(path, group)):
+        yield from _cells_damage(path, group, of_cells, set())
 
 
 def _memory() -> Any:
@@ -150,9 +180,11 @@ def _mass_damage(path: Path, group: Any) -> Iterator[Damage]:
             yield Damage(path, "mass", why or "a chunk is missing", None, seed)
 
 
-def _cells_damage(path: Path, group: Any, shard: Shard, finished: bool) -> Iterator[Damage]:
-    asked = {(cell.beta, cell.seed) for cell in shard.cells()}
-    arrays = {name: group[name] for name in trajectories(shard.n_tokens) if name != "mass"}
+def _cells_damage(
+    path: Path, group: Any, names: Iterable[str], counted: Container[tuple[float, int]]
+) -> Iterator[Damage]:
+    """Yield damaged cells, and those that simulate.done counts and that are missing."""
+    arrays = {name: group[name] for name in names}
     betas, seeds = group["beta"][:].tolist(), group["seed"][:].tolist()
     for at in np.ndindex(len(betas), len(seeds)):
         beta, seed = betas[at[0]], seeds[at[1]]
@@ -162,7 +194,7 @@ def _cells_damage(path: Path, group: Any, shard: Shard, finished: bool) -> Itera
         elif state == DONE:
             for name, said in _chunks_damage(arrays, at, warm=bool(np.isfinite(beta))):
                 yield Damage(path, name, said, beta, seed)
-        elif state == MISSING and finished and (beta, seed) in asked:
+        elif state == MISSING and (beta, seed) in counted:
             yield Damage(path, "status", "missing, though simulate.done counts it", beta, seed)
 
 

@@ -245,10 +245,10 @@ def write_continuum(path: Path, cell: Cell, found: Mapping[str, Array]) -> None:
     group["status"][at] = DONE
 
 
-def mark_cell(path: Path, cell: Cell, state: int) -> None:
+def mark_cell(path: Path, beta: float, seed: int, state: int) -> None:
     """Set one cell's status byte."""
     group = open_group(path, "r+")
-    group["status"][_position(group, cell.beta, cell.seed)] = state
+    group["status"][_position(group, beta, seed)] = state
 
 
 def erase_mass(path: Path, seed: int) -> None:
