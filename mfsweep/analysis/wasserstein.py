@@ -69,12 +69,13 @@ def w2(
     if metric not in DISTANCES:
         message = f"metric = {metric!r}: choose one of {sorted(DISTANCES)}"
         raise InputError(message)
-    for a, mass_a, b, mass_b in ((x, mass_x, y, mass_y), (y, mass_y, x, mass_x)):
-        atoms = np.unique(b, axis=0)
-        if len(atoms) <= 2:
-            at_first = float(mass_b @ (b == atoms[0]).all(axis=1))
-            return _to_atoms(a, mass_a, atoms, at_first, metric)
-    return _transport(x, mass_x, y, mass_y, metric)
+    one, other = _distinct(x, mass_x), _distinct(y, mass_y)
+    if len(one[0]) < len(other[0]):
+        one, other = other, one
+    atoms, mass = other
+    if len(atoms) <= 2:
+        return _to_atoms(*one, atoms, float(mass[0]), metric)
+    return _transport(*one, *other, metric)
 
 
 def w2_curve(tokens: Array, target: Tokens, mass: Masses, *, metric: Metric = "chordal") -> Array:
@@ -143,6 +144,16 @@ def _check_measure(name: str, x: Tokens, mass: Masses | None) -> tuple[Tokens, M
         message = f"mass_{name} has shape {mass.shape}: expected {len(x)} positive finite numbers"
         raise InputError(message)
     return x, mass / mass.sum()
+
+
+def _distinct(x: Tokens, mass: Masses) -> tuple[Tokens, Masses]:
+    """Take equal tokens as one, for those that have met move on together; in the order given.
+
+    Sorted, the network simplex would take up to ten times as long.
+    """
+    _, first, place = np.unique(x, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return x[first[order]], np.bincount(place.reshape(-1), mass)[order]
 
 
 def _to_atoms(x: Tokens, mass: Masses, atoms: Tokens, at_first: float, metric: Metric) -> float:

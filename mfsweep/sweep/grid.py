@@ -24,7 +24,7 @@ NUMERICS_VERSION = 2
 CONTINUUM_TOKENS = 1000.0
 """Tokens whose simulation takes about as long as that of the continuum."""
 
-MEASURE_VERSION = 2
+MEASURE_VERSION = 3
 """Raised when the same tokens would be measured otherwise, or more is measured."""
 
 
