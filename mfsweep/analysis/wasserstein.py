@@ -152,8 +152,9 @@ def _distinct(x: Tokens, mass: Masses) -> tuple[Tokens, Masses]:
     Sorted, the network simplex would take up to ten times as long.
     """
     _, first, place = np.unique(x, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return x[first[order]], np.bincount(place.reshape(-1), mass)[order]
+    order, total = np.argsort(first), np.zeros(len(first))
+    np.add.at(total, place.reshape(-1), mass)
+    return x[first[order]], total[order]
 
 
 def _to_atoms(x: Tokens, mass: Masses, atoms: Tokens, at_first: float, metric: Metric) -> float:
