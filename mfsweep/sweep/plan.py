@@ -101,16 +101,19 @@ def _evaluations(config: Config, shard: Shard) -> float:
 
 
 def _seconds_per_drift(config: Config, shard: Shard) -> float:
-    """Time one drift at the shard's middle beta on at most 2048 tokens; scale by n^2."""
+    """Time one drift at the shard's middle beta on at most 2048 tokens; scale by n^2.
+
+    Processor time: other work on the machine does not count.
+    """
     finite = [beta for beta in shard.betas if math.isfinite(beta)] or [1.0]
     beta = finite[len(finite) // 2]
     tokens, _ = start(config, shard, shard.seeds[0])
     probe = tokens[:_PROBE_TOKENS]
     weights = weights_of(config, shard)
     softmax_drift(probe[:2], weights, beta)  # compiles or loads the kernel
-    began = time.perf_counter()
+    began = time.process_time()
     softmax_drift(probe, weights, beta)
-    return (time.perf_counter() - began) * (len(tokens) / len(probe)) ** 2
+    return (time.process_time() - began) * (len(tokens) / len(probe)) ** 2
 
 
 def _continuum_cost(config: Config, shard: Shard) -> Cost:
@@ -120,11 +123,11 @@ def _continuum_cost(config: Config, shard: Shard) -> Cost:
     beta = max((b for b in shard.betas if np.isfinite(b)), default=math.inf)
     probe = np.array([0.0, min(_PROBE_TIME, config.time.t_end)])
     compile_continuum()
-    began = time.perf_counter()
+    began = time.process_time()
     run = simulate_continuum(
         law, weights, beta, times=probe, resolution=config.solver.resolution, grid=1
     )
-    evaluation = (time.perf_counter() - began) / run.stats.drift_evaluations
+    evaluation = (time.process_time() - began) / run.stats.drift_evaluations
     unit = float(np.linalg.norm(weights.V, 2)) * config.time.t_end
     values = saved * (BINS + len(layout.shard_curves(shard.n_tokens)))
     return Cost(
