@@ -1,6 +1,5 @@
 """The command line: one verb per workflow rule, and what looks after results. No science in it."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import typer
 
 from mfsweep._errors import InputError, MfsweepError, refused
 from mfsweep.progress import Progress, log_to, say
+from mfsweep.where import CORES, Chosen, takes_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,19 +39,12 @@ Cores = Annotated[int, typer.Option("--cores", min=1, help="Local worker process
 ShardIds = Annotated[
     list[str] | None, typer.Option("--shard", help="Only this shard (may be repeated).")
 ]
-DaskAddress = Annotated[
-    str | None, typer.Option("--dask-address", help="Address of a running Dask scheduler.")
-]
-SchedulerFile = Annotated[
-    Path | None, typer.Option("--scheduler-file", help="Connection file of a running scheduler.")
-]
 Log = Annotated[
     Path | None,
     typer.Option("--log", help="Write the lines on standard error here too.", callback=_log),
 ]
 
 CONFIG, RESULTS = Path("config/config.yaml"), Path("results")
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @app.callback()
@@ -90,13 +83,12 @@ def plan(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores =
 
 
 @app.command()
+@takes_workers
 def simulate(
+    workers: Chosen,
     config: ConfigFile = CONFIG,
     results: Results = RESULTS,
     shard: ShardIds = None,
-    cores: Cores = CORES,
-    dask_address: DaskAddress = None,
-    scheduler_file: SchedulerFile = None,
     keep_stale: Annotated[
         bool, typer.Option("--keep-stale", help="Keep cells of another numerics version.")
     ] = False,
@@ -111,17 +103,16 @@ def simulate(
     from mfsweep.sweep.execute import simulate_shard
 
     task = partial(simulate_shard, keep_stale=keep_stale)
-    _run(task, "simulate", config, results, shard, cores, dask_address, scheduler_file)
+    _run(task, "simulate", config, results, shard, workers)
 
 
 @app.command()
+@takes_workers
 def measure(
+    workers: Chosen,
     config: ConfigFile = CONFIG,
     results: Results = RESULTS,
     shard: ShardIds = None,
-    cores: Cores = CORES,
-    dask_address: DaskAddress = None,
-    scheduler_file: SchedulerFile = None,
     _: Log = None,
 ) -> None:
     """Measure the curves of every simulated cell.
@@ -130,7 +121,7 @@ def measure(
     """
     from mfsweep.sweep.execute import measure_shard
 
-    _run(measure_shard, "measure", config, results, shard, cores, dask_address, scheduler_file)
+    _run(measure_shard, "measure", config, results, shard, workers)
 
 
 @app.command()
@@ -327,21 +318,22 @@ def _run(
     config: Path,
     results: Path,
     ids: list[str] | None,
-    cores: int,
-    address: str | None,
-    scheduler_file: Path | None,
+    choose: Chosen,
 ) -> None:
     """Run one verb over the shards; exit 1 if a cell failed."""
-    from mfsweep.sweep.execute import Workers
     from mfsweep.sweep.folder import claim
     from mfsweep.sweep.lock import RUN
+    from mfsweep.sweep.workers import shared
 
     settings, folder = _open(config, results)
     chosen = _chosen(settings, ids)
     claim(folder, config, settings)
-    workers = Workers(cores, address, scheduler_file)
+    names = [shard.id for shard in chosen] if ids else [RUN]
     failures = 0
-    with _holding(folder, [shard.id for shard in chosen] if ids else [RUN], f"mfsweep {verb}"):
+    with (
+        _holding(folder, names, f"mfsweep {verb}"),
+        shared(choose(settings, chosen), folder / "logs") as workers,
+    ):
         for shard in chosen:
             with Progress(f"{verb} {shard.id}") as progress:
                 outcome = task(settings, shard, folder, workers, progress.advance)

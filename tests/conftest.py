@@ -49,7 +49,7 @@ def in_process(monkeypatch):
             return self.call()
 
     class Client:
-        def submit(self, task, *values, pure):
+        def submit(self, task, *values, pure, retries):
             assert pure is False
             return Future(task, values)
 

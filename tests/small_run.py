@@ -39,7 +39,7 @@ class _Future:
 
 
 class _Client:
-    def submit(self, task, *values, pure):
+    def submit(self, task, *values, pure, retries):
         assert pure is False
         return _Future(task, values)
 

@@ -32,6 +32,8 @@ STEPS_PER_SHORTEST = 2.2
 """Accepted and rejected steps over the least number that the longest step allows: measured 1.5
 to 2.4 over beta from 8 to 512 at d = 2."""
 EVALUATIONS_PER_STEP = {"dopri5": 6, "bs32": 3}
+MARGIN = 1.5
+"""What a job asks for, memory or time, over the estimate."""
 _PROBE_TOKENS = 2048
 EVALUATIONS_PER_UNIT = 80
 """Evaluations of the continuum's velocity per unit of time times |V|_2: measured 17 to 92."""
@@ -74,9 +76,21 @@ def _cost(config: Config, shard: Shard) -> Cost:
         shard,
         cells,
         cells * values * itemsize,
-        BASE_BYTES + 8.0 * _peak_values(config, shard),
+        worker_bytes(config, shard),
         cells * _evaluations(config, shard) * _seconds_per_drift(config, shard),
     )
+
+
+def worker_bytes(config: Config, shard: Shard) -> float:
+    """Estimate the peak memory of one worker process on any cell of the shard."""
+    if shard.continuum:
+        return _continuum_cost(config, shard).bytes_worker
+    return BASE_BYTES + 8.0 * _peak_values(config, shard)
+
+
+def job_bytes(config: Config, shard: Shard) -> float:
+    """Return the memory to give a worker, so that it is neither killed nor told to pause."""
+    return MARGIN * worker_bytes(config, shard)
 
 
 def _peak_values(config: Config, shard: Shard) -> float:
