@@ -190,6 +190,9 @@ def status(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores
     for row in rows:
         counts = " ".join(f"{getattr(row, head):7d}" for head in heads)
         typer.echo(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8} {row.stale:7d}")
+    for row in rows:
+        for cell, reason in row.failures:
+            typer.echo(f"failed: {row.id} {cell}: {reason}")
     minutes = sum(row.seconds_left for row in rows) / cores / 60
     bound = "at least " if any(row.unknown for row in rows) else ""
     typer.echo(f"left: {bound}{minutes:.1f} min on {cores} cores")
@@ -360,13 +363,34 @@ def _chosen(settings: "Config", ids: list[str] | None) -> "list[Shard]":
     return [asked[name] for name in ids or asked]
 
 
+_STOPS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What batch systems send before a job's time is over, or when it is cancelled."""
+
+
+class _Stopped(SystemExit):
+    """A signal to stop: locks are released and workers ended on the way out."""
+
+    code: int
+
+
+def _stop(number: int, _: object) -> None:
+    for other in _STOPS:  # they may come one after the other
+        signal.signal(other, signal.SIG_IGN)
+    raise _Stopped(128 + number)
+
+
 def main() -> None:
     """Run the command line; one line on standard error and exit 2 for bad input, 1 for failure."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # locks are released on the way out
+    for number in _STOPS:
+        signal.signal(number, _stop)
     try:
         app()
+    except _Stopped as stopped:
+        name = signal.Signals(stopped.code - 128).name
+        say(f"mfsweep: stopped by {name}: what is finished is kept; run the same command again")
+        raise
     except (MfsweepError, OSError) as error:
         if debug:
             raise

@@ -50,7 +50,7 @@ def in_process(monkeypatch):
 
     class Client:
         def submit(self, task, *values, pure, retries):
-            assert pure is False
+            assert (pure, retries) == (False, 2)
             return Future(task, values)
 
     @contextmanager

@@ -103,6 +103,10 @@ def slurm_cluster(asked: "Slurm", logs: Path) -> Iterator[Any]:
         local_directory="${TMPDIR:-/tmp}",
         security=Security.temporary(),
         death_timeout=60,
+        job_script_prologue=[
+            f"export DASK_DISTRIBUTED__WORKER__MEMORY__{step}=False"
+            for step in ("TARGET", "SPILL", "PAUSE")  # a cell cannot wait for itself to end
+        ],
         worker_extra_args=[
             *("--lifetime", f"{lifetime}s"),
             *("--dashboard-address", "127.0.0.1:0"),

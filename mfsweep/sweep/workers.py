@@ -27,9 +27,12 @@ LEAST_BYTES = 200e6
 """What a worker holds before it computes."""
 TRIES = 3
 """How often a cell may fail, or lose its worker, before it is given up."""
-_SCHEDULER: dict[str, Any] = {
+_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": TRIES - 1,
     "distributed.scheduler.worker-saturation": 1.0,  # a dying worker takes no waiting cell along
+    **{  # a cell cannot wait for itself to end
+        f"distributed.worker.memory.{step}": False for step in ("target", "spill", "pause")
+    },
 }
 _SAME = ("dask", "distributed", "mfsweep", "numba", "numpy", "zarr")
 """Packages whose versions client and workers must share."""
@@ -105,7 +108,7 @@ def shared(workers: Workers, logs: Path) -> Iterator[Workers]:
         message = "--dask slurm needs dask-jobqueue: pip install 'mfsweep[slurm]'"
         raise InputError(message) from error
     _quiet()
-    with dask.config.set(_SCHEDULER), slurm_cluster(workers.slurm, logs) as cluster:
+    with dask.config.set(_SETTINGS), slurm_cluster(workers.slurm, logs) as cluster:
         yield replace(workers, cluster=cluster)
 
 
@@ -162,7 +165,7 @@ def _local_cluster(workers: Workers) -> LocalCluster:
     count = workers.count
     limit = "auto" if workers.memory is None else int(workers.memory / count)
     try:
-        with dask.config.set({"distributed.scheduler.worker-ttl": None, **_SCHEDULER}):
+        with dask.config.set({"distributed.scheduler.worker-ttl": None, **_SETTINGS}):
             return LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
