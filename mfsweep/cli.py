@@ -57,16 +57,26 @@ def _options(
 
 
 @app.command()
-def plan(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores = CORES) -> None:
+def plan(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    cores: Cores = CORES,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it for a job scheduler; refuse nothing.")
+    ] = False,
+) -> None:
     """Print cells, shards, bytes, memory and time; refuse what cannot fit.
 
     Example: mfsweep plan --config config/config.yaml --cores 4
     """
     from mfsweep.sweep.plan import plan as estimate
-    from mfsweep.sweep.plan import refuse_what_cannot_fit
+    from mfsweep.sweep.plan import refuse_what_cannot_fit, told
 
     settings, _ = _open(config, results)
     costs = estimate(settings)
+    if as_json:
+        typer.echo(told(costs))
+        return
     typer.echo(f"{'shard':32} {'cells':>6} {'GB':>8} {'GB/worker':>10} {'core-seconds':>13}")
     for cost in costs:
         typer.echo(

@@ -1,5 +1,6 @@
 """What a config costs: cells, bytes, memory and time, before anything runs."""
 
+import json
 import math
 import os
 import shutil
@@ -64,6 +65,19 @@ class Cost:
 def plan(config: Config) -> tuple[Cost, ...]:
     """Estimate every shard's cost; times one drift per (family, d, gap, n_tokens)."""
     return tuple(_cost(config, shard) for shard in shards(config))
+
+
+def told(costs: tuple[Cost, ...]) -> str:
+    """Return the costs as JSON: by shard its cells, bytes of a worker, seconds of a worker."""
+    named = {
+        cost.shard.id: {
+            "cells": cost.cells,
+            "bytes_worker": cost.bytes_worker,
+            "seconds": cost.seconds,
+        }
+        for cost in costs
+    }
+    return json.dumps(named)
 
 
 def _cost(config: Config, shard: Shard) -> Cost:
