@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 from mfsweep._errors import InputError, MfsweepError, refused
 from mfsweep.progress import Progress, log_to, say
-from mfsweep.where import CORES, Chosen, takes_workers
+from mfsweep.where import CORES, Chosen, takes_slurm, takes_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +132,33 @@ def measure(
     from mfsweep.sweep.execute import measure_shard
 
     _run(measure_shard, "measure", config, results, shard, workers)
+
+
+@app.command()
+@takes_slurm
+def cluster(
+    workers: Chosen,
+    to: Annotated[Path, typer.Option("--to", help="Scheduler file to write.")],
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    _: Log = None,
+) -> None:
+    """Keep workers on SLURM for whoever names the scheduler file, until Ctrl-C.
+
+    Example: mfsweep cluster --to scheduler.json --partition main --max-workers 64
+    """
+    from mfsweep.sweep.grid import shards
+    from mfsweep.sweep.workers import scheduler_file, shared
+
+    settings, folder = _open(config, results)
+    with (
+        shared(workers(settings, [*shards(settings)]), folder / "logs") as jobs,
+        scheduler_file(to, jobs.cluster),
+    ):
+        say(f"cluster: give --scheduler-file {to}, or set MFSWEEP_SCHEDULER_FILE; Ctrl-C ends it")
+        with suppress(KeyboardInterrupt):
+            while True:
+                signal.pause()
 
 
 @app.command()

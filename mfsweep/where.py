@@ -81,6 +81,11 @@ def takes_workers(verb: Callable[..., None]) -> Callable[..., None]:
     return _with_options(verb, {**LOCAL, **DASK, **SLURM, **RUNNING}, chosen_workers)
 
 
+def takes_slurm(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options of SLURM's worker jobs; it gets them as `workers`, a `Chosen`."""
+    return _with_options(verb, {**LOCAL, **SLURM}, functools.partial(chosen_workers, dask="slurm"))
+
+
 def _with_options(
     verb: Callable[..., None], options: Mapping[str, Any], choose: Callable[..., Any]
 ) -> Callable[..., None]:

@@ -215,7 +215,7 @@ async def _look_after(cluster: Any, logs: Path) -> None:
                 f"{lost} worker jobs ended before their worker started: see {logs}/dask-worker*"
             )
             _give_up(cluster.scheduler, reason)
-            return
+            lost = 0
 
 
 async def _queued() -> set[str] | None:

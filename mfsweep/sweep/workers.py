@@ -5,6 +5,7 @@ this machine unless a cluster is asked for, and then what crosses the network is
 certificates that last as long as the cluster.
 """
 
+import asyncio
 import json
 import logging
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 import dask
 from dask.utils import parse_bytes
 from distributed import Client, LocalCluster, Security
+from distributed.comm.core import connect as greet
 from distributed.versions import VersionMismatchWarning
 
 from mfsweep._errors import InputError, StoreError
@@ -195,15 +197,24 @@ def _running(workers: Workers) -> Client:
         option = f"--scheduler-file {workers.scheduler_file}"
         address, security = _read_scheduler_file(workers.scheduler_file)
     try:
+        asyncio.run(_greet(str(address), security or Security()))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", VersionMismatchWarning)  # refused below, in one line
+            warnings.simplefilter("ignore", VersionMismatchWarning)  # refused later, in one line
             return Client(address, security=security, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError, TypeError) as error:
+    except Exception as error:  # something else may listen there and answer anything
         message = (
-            f"{option}: the scheduler at {address} does not answer ({error}): start it, or name "
-            "one that runs"
+            f"{option}: the scheduler at {address} does not answer ({type(error).__name__}: "
+            f"{error}): start it, or name one that runs"
         )
         raise InputError(message) from error
+
+
+async def _greet(address: str, security: Security) -> None:
+    """Shake hands with a scheduler; a client would wait for minutes for one that keeps silent."""
+    arguments = security.get_connection_args("client")
+    greeting = greet(address, timeout=CONNECT_SECONDS, **arguments)
+    channel = await asyncio.wait_for(greeting, CONNECT_SECONDS)
+    await channel.close()
 
 
 def _read_scheduler_file(path: Path) -> tuple[str, Security | None]:
@@ -219,14 +230,19 @@ def _read_scheduler_file(path: Path) -> tuple[str, Security | None]:
         raise InputError(message) from error
 
 
-def write_scheduler_file(path: Path, cluster: Any) -> None:
-    """Write where a cluster's scheduler is, with its certificates, readable by the owner only."""
+@contextmanager
+def scheduler_file(path: Path, cluster: Any) -> Iterator[None]:
+    """Hold a file that says where a cluster is, with its certificates, for its owner only."""
     keys = ("tls_ca_file", "tls_client_cert", "tls_client_key")
     tls = {key: getattr(cluster.security, key) for key in keys} | {"require_encryption": True}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
-    path.write_text(json.dumps({"address": cluster.scheduler_address, "tls": tls}))
+    try:
+        path.write_text(json.dumps({"address": cluster.scheduler_address, "tls": tls}))
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _check_versions(client: Client) -> None:
