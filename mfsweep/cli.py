@@ -1,5 +1,6 @@
 """The command line: one verb per workflow rule, and what looks after results. No science in it."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -427,7 +428,7 @@ def main() -> None:
     except _Stopped as stopped:
         name = signal.Signals(stopped.code - 128).name
         say(f"mfsweep: stopped by {name}: what is finished is kept; run the same command again")
-        raise
+        os._exit(stopped.code)  # workers end with this process, threads would be waited for
     except (MfsweepError, OSError) as error:
         if debug:
             raise

@@ -107,8 +107,9 @@ def _each(
         except KilledWorker as error:
             reason = _killed(error, needs())
         except CancelledError as error:
-            why = getattr(error, "msg", None) or "the Dask scheduler is gone"
-            message = f"stopped at {names[index]}: {why}; run again: finished cells are kept"
+            message = (
+                f"stopped at {names[index]}: {_gone(error)}; run again: finished cells are kept"
+            )
             raise StoreError(message) from error
         except OSError as error:
             raise refused(names[index], error) from error
@@ -120,6 +121,12 @@ def _each(
             outcome.failures.append(f"{names[index]}: {reason}")
             failed(index, reason)
         advance(outcome, len(arguments))
+
+
+def _gone(error: CancelledError) -> str:
+    """Say why tasks were cancelled: the cluster says it, if it is not gone itself."""
+    given_up = getattr(error, "reason", None) == "no-workers"
+    return str(error.msg) if given_up else "the Dask scheduler is gone"  # type: ignore[attr-defined]
 
 
 def _killed(error: KilledWorker, needs: float) -> str:

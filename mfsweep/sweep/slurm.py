@@ -21,6 +21,8 @@ from mfsweep.progress import say
 if TYPE_CHECKING:
     from mfsweep.sweep.workers import Slurm
 
+NO_WORKERS = "no-workers"
+"""Why tasks are cancelled when no worker ever arrives."""
 SUBMIT_SECONDS = 20
 """How long sbatch may take to check a job."""
 LOOK_SECONDS = 10
@@ -232,5 +234,5 @@ def _give_up(scheduler: Any, reason: str) -> None:
     """Cancel every task, so that those who wait for them hear why."""
     for client in [*scheduler.clients]:
         scheduler.stimulus_cancel(
-            [*scheduler.tasks], client, force=True, reason="no workers", msg=reason
+            [*scheduler.tasks], client, force=True, reason=NO_WORKERS, msg=reason
         )

@@ -10,7 +10,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from distributed.versions import VersionMismatchWarning
 from mfsweep._errors import InputError, StoreError
 from mfsweep.progress import say
 
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 15
 LEAST_BYTES = 200e6
 """What a worker holds before it computes."""
 TRIES = 3
@@ -128,8 +128,13 @@ def connect(workers: Workers) -> Iterator[Client]:
         with Client(workers.cluster) as client:
             yield client
     elif workers.address is None and workers.scheduler_file is None:
-        with _local_cluster(workers) as cluster, Client(cluster) as client:
-            yield client
+        with ExitStack() as closing:
+            client = closing.enter_context(Client(closing.enter_context(_local_cluster(workers))))
+            try:
+                yield client
+            except SystemExit:  # the cell in flight is abandoned, not waited for
+                closing.pop_all()
+                raise
     else:
         with _running(workers) as client:
             _check_versions(client)

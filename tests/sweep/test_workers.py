@@ -71,7 +71,10 @@ def simulate(tmp_path, *arguments):
     return "simulate", "--config", file, "--results", tmp_path / "results", *arguments
 
 
-def test_a_scheduler_file_of_a_cluster_that_ended_is_refused(tmp_path, scheduler, capsys):
+def test_a_scheduler_file_of_a_cluster_that_ended_is_refused(
+    tmp_path, scheduler, capsys, monkeypatch
+):
+    monkeypatch.setattr(workers, "CONNECT_SECONDS", 2)
     write_config(tmp_path)
     file, process = scheduler()
     process.kill()
