@@ -8,6 +8,7 @@ certificates that last as long as the cluster.
 import asyncio
 import json
 import logging
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -36,6 +37,7 @@ _SETTINGS: dict[str, Any] = {
         f"distributed.worker.memory.{step}": False for step in ("target", "spill", "pause")
     },
 }
+_UNCLEAN = "ignore:resource_tracker:UserWarning"
 _SAME = ("dask", "distributed", "mfsweep", "numba", "numpy", "zarr")
 """Packages whose versions client and workers must share."""
 
@@ -170,6 +172,8 @@ def _quiet() -> None:
 def _local_cluster(workers: Workers) -> LocalCluster:
     """Start workers that are not given up after silence: a laptop may sleep for hours."""
     count = workers.count
+    if _UNCLEAN not in sys.warnoptions:  # read by the process that cleans up after a signal
+        sys.warnoptions.append(_UNCLEAN)
     limit = "auto" if workers.memory is None else int(workers.memory / count)
     try:
         with dask.config.set({"distributed.scheduler.worker-ttl": None, **_SETTINGS}):

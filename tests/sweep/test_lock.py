@@ -123,6 +123,7 @@ def test_a_process_that_is_ended_politely_leaves_no_lock_and_no_worker(tmp_path,
     assert process.returncode == 128 + number
     assert f"mfsweep: stopped by {number.name}: what is finished is kept" in told
     assert "Traceback" not in told
+    assert "Warning" not in told
     assert not lock.exists()
     assert not psutil.wait_procs(below, timeout=10)[1]
 
