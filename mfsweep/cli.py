@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ import typer
 
 from mfsweep._errors import InputError, MfsweepError, refused
 from mfsweep.progress import Progress, log_to, say
+from mfsweep.where import CORES, Chosen, takes_slurm, takes_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,19 +40,12 @@ Cores = Annotated[int, typer.Option("--cores", min=1, help="Local worker process
 ShardIds = Annotated[
     list[str] | None, typer.Option("--shard", help="Only this shard (may be repeated).")
 ]
-DaskAddress = Annotated[
-    str | None, typer.Option("--dask-address", help="Address of a running Dask scheduler.")
-]
-SchedulerFile = Annotated[
-    Path | None, typer.Option("--scheduler-file", help="Connection file of a running scheduler.")
-]
 Log = Annotated[
     Path | None,
     typer.Option("--log", help="Write the lines on standard error here too.", callback=_log),
 ]
 
 CONFIG, RESULTS = Path("config/config.yaml"), Path("results")
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @app.callback()
@@ -64,16 +58,26 @@ def _options(
 
 
 @app.command()
-def plan(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores = CORES) -> None:
+def plan(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    cores: Cores = CORES,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it for a job scheduler; refuse nothing.")
+    ] = False,
+) -> None:
     """Print cells, shards, bytes, memory and time; refuse what cannot fit.
 
     Example: mfsweep plan --config config/config.yaml --cores 4
     """
     from mfsweep.sweep.plan import plan as estimate
-    from mfsweep.sweep.plan import refuse_what_cannot_fit
+    from mfsweep.sweep.plan import refuse_what_cannot_fit, told
 
     settings, _ = _open(config, results)
     costs = estimate(settings)
+    if as_json:
+        typer.echo(told(costs))
+        return
     typer.echo(f"{'shard':32} {'cells':>6} {'GB':>8} {'GB/worker':>10} {'core-seconds':>13}")
     for cost in costs:
         typer.echo(
@@ -90,13 +94,12 @@ def plan(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores =
 
 
 @app.command()
+@takes_workers
 def simulate(
+    workers: Chosen,
     config: ConfigFile = CONFIG,
     results: Results = RESULTS,
     shard: ShardIds = None,
-    cores: Cores = CORES,
-    dask_address: DaskAddress = None,
-    scheduler_file: SchedulerFile = None,
     keep_stale: Annotated[
         bool, typer.Option("--keep-stale", help="Keep cells of another numerics version.")
     ] = False,
@@ -111,17 +114,16 @@ def simulate(
     from mfsweep.sweep.execute import simulate_shard
 
     task = partial(simulate_shard, keep_stale=keep_stale)
-    _run(task, "simulate", config, results, shard, cores, dask_address, scheduler_file)
+    _run(task, "simulate", config, results, shard, workers)
 
 
 @app.command()
+@takes_workers
 def measure(
+    workers: Chosen,
     config: ConfigFile = CONFIG,
     results: Results = RESULTS,
     shard: ShardIds = None,
-    cores: Cores = CORES,
-    dask_address: DaskAddress = None,
-    scheduler_file: SchedulerFile = None,
     _: Log = None,
 ) -> None:
     """Measure the curves of every simulated cell.
@@ -130,7 +132,34 @@ def measure(
     """
     from mfsweep.sweep.execute import measure_shard
 
-    _run(measure_shard, "measure", config, results, shard, cores, dask_address, scheduler_file)
+    _run(measure_shard, "measure", config, results, shard, workers)
+
+
+@app.command()
+@takes_slurm
+def cluster(
+    workers: Chosen,
+    to: Annotated[Path, typer.Option("--to", help="Scheduler file to write.")],
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    _: Log = None,
+) -> None:
+    """Keep workers on SLURM for whoever names the scheduler file, until Ctrl-C.
+
+    Example: mfsweep cluster --to scheduler.json --partition main --max-workers 64
+    """
+    from mfsweep.sweep.grid import shards
+    from mfsweep.sweep.workers import scheduler_file, shared
+
+    settings, folder = _open(config, results)
+    with (
+        shared(workers(settings, [*shards(settings)]), folder / "logs") as jobs,
+        scheduler_file(to, jobs.cluster),
+    ):
+        say(f"cluster: give --scheduler-file {to}, or set MFSWEEP_SCHEDULER_FILE; Ctrl-C ends it")
+        with suppress(KeyboardInterrupt):
+            while True:
+                signal.pause()
 
 
 @app.command()
@@ -199,6 +228,9 @@ def status(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores
     for row in rows:
         counts = " ".join(f"{getattr(row, head):7d}" for head in heads)
         typer.echo(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8} {row.stale:7d}")
+    for row in rows:
+        for cell, reason in row.failures:
+            typer.echo(f"failed: {row.id} {cell}: {reason}")
     minutes = sum(row.seconds_left for row in rows) / cores / 60
     bound = "at least " if any(row.unknown for row in rows) else ""
     typer.echo(f"left: {bound}{minutes:.1f} min on {cores} cores")
@@ -327,21 +359,22 @@ def _run(
     config: Path,
     results: Path,
     ids: list[str] | None,
-    cores: int,
-    address: str | None,
-    scheduler_file: Path | None,
+    choose: Chosen,
 ) -> None:
     """Run one verb over the shards; exit 1 if a cell failed."""
-    from mfsweep.sweep.execute import Workers
     from mfsweep.sweep.folder import claim
     from mfsweep.sweep.lock import RUN
+    from mfsweep.sweep.workers import shared
 
     settings, folder = _open(config, results)
     chosen = _chosen(settings, ids)
     claim(folder, config, settings)
-    workers = Workers(cores, address, scheduler_file)
+    names = [shard.id for shard in chosen] if ids else [RUN]
     failures = 0
-    with _holding(folder, [shard.id for shard in chosen] if ids else [RUN], f"mfsweep {verb}"):
+    with (
+        _holding(folder, names, f"mfsweep {verb}"),
+        shared(choose(settings, chosen), folder / "logs") as workers,
+    ):
         for shard in chosen:
             with Progress(f"{verb} {shard.id}") as progress:
                 outcome = task(settings, shard, folder, workers, progress.advance)
@@ -368,13 +401,34 @@ def _chosen(settings: "Config", ids: list[str] | None) -> "list[Shard]":
     return [asked[name] for name in ids or asked]
 
 
+_STOPS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+"""What batch systems send before a job's time is over, or when it is cancelled."""
+
+
+class _Stopped(SystemExit):
+    """A signal to stop: locks are released and workers ended on the way out."""
+
+    code: int
+
+
+def _stop(number: int, _: object) -> None:
+    for other in _STOPS:  # they may come one after the other
+        signal.signal(other, signal.SIG_IGN)
+    raise _Stopped(128 + number)
+
+
 def main() -> None:
     """Run the command line; one line on standard error and exit 2 for bad input, 1 for failure."""
     debug = "--debug" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--debug"]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # locks are released on the way out
+    for number in _STOPS:
+        signal.signal(number, _stop)
     try:
         app()
+    except _Stopped as stopped:
+        name = signal.Signals(stopped.code - 128).name
+        say(f"mfsweep: stopped by {name}: what is finished is kept; run the same command again")
+        os._exit(stopped.code)  # workers end with this process, threads would be waited for
     except (MfsweepError, OSError) as error:
         if debug:
             raise

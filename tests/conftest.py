@@ -49,8 +49,8 @@ def in_process(monkeypatch):
             return self.call()
 
     class Client:
-        def submit(self, task, *values, pure):
-            assert pure is False
+        def submit(self, task, *values, pure, retries):
+            assert (pure, retries) == (False, 2)
             return Future(task, values)
 
     @contextmanager

@@ -39,8 +39,8 @@ class _Future:
 
 
 class _Client:
-    def submit(self, task, *values, pure):
-        assert pure is False
+    def submit(self, task, *values, pure, retries):
+        assert (pure, retries) == (False, 2)
         return _Future(task, values)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def snakemake(folder, *arguments, check=True):
+def snakemake(folder, *arguments, check=True, env=()):
     """Run Snakemake in a folder that holds config.yaml, with no environment activated."""
     command = [sys.executable, "-m", "snakemake", "--cores", "2", "--snakefile", ROOT / "Snakefile"]
     run = subprocess.run(
@@ -16,7 +16,7 @@ def snakemake(folder, *arguments, check=True):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(ROOT)},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(ROOT), **dict(env)},
         check=False,
     )
     if check:

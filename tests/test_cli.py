@@ -133,7 +133,8 @@ def test_a_scheduler_that_does_not_answer_is_one_line(tmp_path):
         "simulate", "--config", config, "--dask-address", "tcp://127.0.0.1:9", folder=tmp_path
     )
     assert run.returncode == 2
-    assert "scheduler tcp://127.0.0.1:9 does not answer" in run.stderr.splitlines()[-1]
+    (line,) = run.stderr.splitlines()
+    assert "the scheduler at tcp://127.0.0.1:9 does not answer" in line
 
 
 def test_a_running_scheduler_is_used(tmp_path):
@@ -187,7 +188,7 @@ def test_a_file_family_runs_with_its_measured_d_and_gap(tmp_path):
 
 VERBS = (
     *("plan", "simulate", "measure", "collect", "plot", "report"),
-    *("status", "prune", "verify", "show"),
+    *("status", "prune", "verify", "show", "cluster"),
 )
 
 

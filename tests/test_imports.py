@@ -9,7 +9,7 @@ import mfsweep
 
 PACKAGE = Path(mfsweep.__file__).parent
 LAYERS = [
-    {"_errors", "_types"},
+    {"_errors", "_types", "progress"},
     {"dynamics.sphere", "dynamics.weights", "dynamics.vectorised", "dynamics.tiles"},
     {
         "dynamics.initial",
@@ -36,13 +36,13 @@ LAYERS = [
         "sweep.figures",
         "sweep.lock",
     },
-    {"sweep.cell", "sweep.store", "sweep.fitted", "sweep.coordinates"},
-    {"sweep.estimates", "sweep.continuum"},
+    {"sweep.cell", "sweep.store", "sweep.fitted", "sweep.coordinates", "sweep.failures"},
+    {"sweep.estimates", "sweep.continuum", "sweep.slurm"},
+    {"sweep.plan", "sweep.workers"},
     {
         "sweep.execute",
         "sweep.collect",
         "sweep.status",
-        "sweep.plan",
         "sweep.results",
         "sweep.unasked",
         "sweep.verify",
@@ -50,15 +50,16 @@ LAYERS = [
     },
     {"plotting"},
     {"report"},
-    {"progress"},
+    {"where"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 MAY_USE = {
     "xarray": {"sweep.results", "plotting", "report"},
     "zarr": {"sweep.store"},
-    "distributed": {"sweep.execute"},
-    "dask": {"sweep.execute"},
+    "distributed": {"sweep.execute", "sweep.workers", "sweep.slurm"},
+    "dask": {"sweep.workers"},
+    "dask_jobqueue": {"sweep.slurm"},
     "matplotlib": {"plotting"},
     "plotly": {"report"},
     "snakemake": set(),

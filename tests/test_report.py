@@ -18,7 +18,9 @@ from mfsweep.report.moving import MAX_FRAMES, MAX_TOKENS, read_orbits, token_fig
 from mfsweep.report.page import page_html
 from mfsweep.report.tables import Table, assumptions_table, cells_table, terminal_table
 from mfsweep.report.words import LAW_WORDS, alignment, findings, summary, verdict
+from mfsweep.sweep.failures import add_failure
 from mfsweep.sweep.folder import shard_folder
+from mfsweep.sweep.grid import Cell
 from mfsweep.sweep.layout import FAILED
 from mfsweep.sweep.results import open_results
 from mfsweep.sweep.store import mark_cell
@@ -281,9 +283,13 @@ def test_cells_that_failed_are_listed(run, panels, tmp_path):
     assert cells_table(panels, folder).rows == ()
     copytree(folder / "shards", tmp_path / "shards")
     path = shard_folder(tmp_path, panels[0].shard) / "trajectories.zarr"
+    cell = Cell("aligned", 2, 0.5, 48.0, 16.0, 3)
     mark_cell(path, 16.0, 3, FAILED)
+    add_failure(path.parent, cell, "ValueError: no luck")
     table = cells_table(panels, tmp_path)
-    assert table.rows == (("aligned", "2", "0.5", "48", "16", "3", "failed"),)
+    assert table.rows == (
+        ("aligned", "2", "0.5", "48", "16", "3", "failed", "ValueError: no luck"),
+    )
     assert "1 of 50 cells" in table.caption
 
 

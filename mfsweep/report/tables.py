@@ -14,9 +14,10 @@ import xarray as xr
 from mfsweep._types import STATUSES
 from mfsweep.plotting.panels import Panel
 from mfsweep.report.words import counts, interval, number, verdict
+from mfsweep.sweep.failures import failures
 from mfsweep.sweep.folder import shard_folder
 from mfsweep.sweep.grid import Shard
-from mfsweep.sweep.layout import DONE, STATE_NAMES
+from mfsweep.sweep.layout import DONE, FAILED, STATE_NAMES
 from mfsweep.sweep.store import cell_states
 
 _PLACE = ("family", "d", "gap", "tokens")
@@ -222,13 +223,15 @@ def cells_table(panels: Iterable[Panel], run_folder: Path) -> Table:
     """Tabulate the cells that failed, are missing or are stale, at most 200 of them by name."""
     rows = []
     for panel in panels:
-        path = shard_folder(run_folder, panel.shard) / "trajectories.zarr"
-        for (beta, seed), state in cell_states(path, panel.shard).items():
+        folder = shard_folder(run_folder, panel.shard)
+        reasons = failures(folder)
+        for (beta, seed), state in cell_states(folder / "trajectories.zarr", panel.shard).items():
             if state != DONE:
-                at = (number(beta), str(seed), STATE_NAMES[state])
+                reason = reasons.get((beta, seed), "") if state == FAILED else ""
+                at = (number(beta), str(seed), STATE_NAMES[state], reason)
                 rows.append((*_place(panel.shard), *at))
     total = sum(len(panel.shard.betas) * len(panel.shard.seeds) for panel in panels)
     caption = f"{len(rows)} of {total} cells failed, are missing or are stale"
     more = f"; the first {_MOST_CELLS} are listed" if len(rows) > _MOST_CELLS else ""
-    heads = (*_PLACE, "beta", "seed", "state")
+    heads = (*_PLACE, "beta", "seed", "state", "error")
     return Table("cells", f"{caption}{more}.", heads, tuple(rows[:_MOST_CELLS]))

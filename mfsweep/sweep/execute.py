@@ -1,18 +1,17 @@
-"""The only module that talks to dask.distributed: run a shard's cells on workers."""
+"""Run a shard's cells on Dask workers, and keep what became of each."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import dask
 import numpy as np
-from distributed import Client, KilledWorker, LocalCluster, as_completed
+from distributed import Client, KilledWorker, as_completed
 from threadpoolctl import threadpool_limits
 
-from mfsweep._errors import InputError, StoreError, TransportError, refused
+from mfsweep._errors import StoreError, TransportError, refused
 from mfsweep._types import Array
 from mfsweep.dynamics.continuum import compile_continuum
 from mfsweep.dynamics.simulate import compile_kernels
@@ -28,6 +27,7 @@ from mfsweep.sweep.cell import (
 )
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.continuum import run_continuum
+from mfsweep.sweep.failures import add_failure, forget_failures
 from mfsweep.sweep.folder import (
     provenance,
     shard_folder,
@@ -43,6 +43,7 @@ from mfsweep.sweep.grid import (
     times,
 )
 from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
+from mfsweep.sweep.plan import worker_bytes
 from mfsweep.sweep.store import (
     cell_states,
     mark_cell,
@@ -55,24 +56,7 @@ from mfsweep.sweep.store import (
     write_continuum,
     write_whole,
 )
-
-CONNECT_SECONDS = 30
-
-
-@dataclass(frozen=True)
-class Workers:
-    """Where the cells run: local processes, or a scheduler that runs already."""
-
-    count: int = 1
-    """Local worker processes, one thread each."""
-    address: str | None = None
-    """Address of a running scheduler, such as tcp://host:8786."""
-    scheduler_file: Path | None = None
-    """Connection file of a running scheduler."""
-
-    def at_most(self, tasks: int) -> "Workers":
-        """Return no more workers than there are tasks."""
-        return Workers(min(self.count, tasks), self.address, self.scheduler_file)
+from mfsweep.sweep.workers import TRIES, Workers, connect
 
 
 @dataclass
@@ -90,57 +74,8 @@ Advance = Callable[[Outcome, int], None]
 """Called with the outcome so far and the number of tasks asked for."""
 
 
-@contextmanager
-def connect(workers: Workers) -> Iterator[Client]:
-    """Open a client to local workers or to a running scheduler, and close it quietly.
-
-    Raises
-    ------
-    InputError
-        If the scheduler does not answer within 30 seconds.
-    """
-    for library in (
-        "distributed",
-        "tornado.application",
-        "asyncio",
-    ):
-        logging.getLogger(library).setLevel(logging.CRITICAL)
-    if workers.address is None and workers.scheduler_file is None:
-        with _local_cluster(workers.count) as cluster, Client(cluster) as client:
-            yield client
-        return
-    try:
-        client = Client(
-            workers.address,
-            scheduler_file=workers.scheduler_file and str(workers.scheduler_file),
-            timeout=CONNECT_SECONDS,
-        )
-    except (OSError, ValueError) as error:
-        where = workers.address or workers.scheduler_file
-        message = f"scheduler {where} does not answer: start it or correct the address ({error})"
-        raise InputError(message) from error
-    with client:
-        yield client
-
-
-def _local_cluster(count: int) -> LocalCluster:
-    """Start workers that are not given up after silence: a laptop may sleep for hours."""
-    try:
-        with dask.config.set({"distributed.scheduler.worker-ttl": None}):
-            return LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                processes=count > 1,  # one worker needs no second process
-                protocol="tcp",
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-            )
-    except (OSError, RuntimeError) as error:
-        message = (
-            f"{count} workers did not start ({type(error).__name__}: {error}): raise the limit of "
-            "open files (ulimit -n), free memory, or use fewer workers"
-        )
-        raise StoreError(message) from error
+Failed = Callable[[int, str], None]
+"""Called with the index of a task that is given up, and why."""
 
 
 def _each(
@@ -148,34 +83,66 @@ def _each(
     task: Callable[..., Any],
     arguments: Sequence[tuple[Any, ...]],
     names: Sequence[str],
+    needs: Callable[[], float],
     outcome: Outcome,
     advance: Advance,
+    failed: Failed = lambda *_: None,
 ) -> Iterator[tuple[int, Any]]:
     """Run the task on every tuple of arguments; yield (index, result) of those that succeed.
+
+    A task that fails, or loses its worker, is tried again; after three times it is given up and
+    the others go on. `needs` estimates a worker's memory in bytes.
 
     Raises
     ------
     StoreError
-        If a store cannot be read or written: the next task would fare no better.
+        If a store cannot be read or written, since the next task would fare no better; or if the
+        cluster is gone.
     """
     futures = {
-        client.submit(task, *values, pure=False): index for index, values in enumerate(arguments)
+        client.submit(task, *values, pure=False, retries=TRIES - 1): index
+        for index, values in enumerate(arguments)
     }
     for future in as_completed(futures):
         index = futures.pop(future)
+        reason = None
         try:
             yield index, future.result()
             outcome.computed += 1
-        except KilledWorker:
-            reason = "its worker died repeatedly, likely for memory; use fewer workers"
-            outcome.failures.append(f"{names[index]}: {reason}")
+        except KilledWorker as error:
+            reason = _killed(error, needs())
+        except CancelledError as error:
+            message = (
+                f"stopped at {names[index]}: {_gone(error)}; run again: finished cells are kept"
+            )
+            raise StoreError(message) from error
         except OSError as error:
             raise refused(names[index], error) from error
         except StoreError:
             raise
         except Exception as error:  # one cell's failure must not stop the others
-            outcome.failures.append(f"{names[index]}: {type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+        if reason is not None:
+            outcome.failures.append(f"{names[index]}: {reason}")
+            failed(index, reason)
         advance(outcome, len(arguments))
+
+
+def _gone(error: CancelledError) -> str:
+    """Say why tasks were cancelled: the cluster says it, if it is not gone itself."""
+    given_up = getattr(error, "reason", None) == "no-workers"
+    return str(error.msg) if given_up else "the Dask scheduler is gone"  # type: ignore[attr-defined]
+
+
+def _killed(error: KilledWorker, needs: float) -> str:
+    """Say what a cell needs and had when its workers died, and what to change."""
+    limit = error.last_worker.memory_limit
+    had = f"of the {limit / 1e9:.2f} GB that a worker has" if limit else "and workers have no limit"
+    return (
+        f"its worker died {error.allowed_failures + 1} times, most likely for memory: an estimated "
+        f"{needs / 1e9:.2f} GB {had}; give more --memory, use fewer --cores, or lower n_tokens (or "
+        "allow more --walltime, if the worker's job ended)"
+    )
 
 
 # ---- simulate ------------------------------------------------------------------------------
@@ -258,6 +225,7 @@ def simulate_shard(
             _simulate_cells(config, shard, path, pending, workers, outcome, advance)
         same = counted is not None and not pending and counted["stale"] == outcome.stale
         if not outcome.failures and not same:
+            forget_failures(folder)
             write_simulated(run_folder, config, shard, outcome.stale)
     except OSError as error:
         raise refused(shard.id, error) from error
@@ -280,8 +248,15 @@ def _simulate_cells(
     task = _solve_cell if shard.continuum else _simulate_cell
     names = [f"{shard.id} beta = {cell.beta:g} seed = {cell.seed}" for cell in pending]
     tasks = [(config, cell, path) for cell in pending]
+    needs = partial(worker_bytes, config, shard)
+
+    def failed(index: int, reason: str) -> None:
+        cell = pending[index]
+        mark_cell(path, cell.beta, cell.seed, FAILED)  # which a worker that died did not
+        add_failure(path.parent, cell, reason)
+
     with connect(workers.at_most(len(pending))) as client:
-        for _ in _each(client, task, tasks, names, outcome, advance):
+        for _ in _each(client, task, tasks, names, needs, outcome, advance, failed):
             pass
 
 
@@ -343,6 +318,8 @@ def measure_shard(
 ) -> Outcome:
     """Measure every curve of the shard and replace its curves.zarr; write measure.done.
 
+    Cells that failed are left out, and then no measure.done is written.
+
     Raises
     ------
     StoreError
@@ -352,7 +329,7 @@ def measure_shard(
     path, done = folder / "trajectories.zarr", folder / "measure.done"
     digest = measure_digest(config, shard)
     try:
-        _refuse_unfinished(config, shard, run_folder)
+        left_out = _failed_cells(config, shard, run_folder)
         if not shard.continuum:
             compile_kernels(shard.d)
         task = _pass_on_seed if shard.continuum else _measure_seed
@@ -364,11 +341,12 @@ def measure_shard(
         curves = {name: np.full(shape, np.nan) for name in layouts}
         versions: set[int] = set()
         with connect(workers.at_most(len(tasks))) as client:
-            for column, result in _each(client, task, tasks, names, outcome, advance):
+            needs = partial(worker_bytes, config, shard)
+            for column, result in _each(client, task, tasks, names, needs, outcome, advance):
                 versions |= result[1]
                 for name, rows in result[0].items():
                     curves[name][:, column] = rows
-        if not outcome.failures:
+        if outcome.computed == len(tasks):
             attrs = {"digest": digest, "numerics_versions": sorted(versions), **shard.place}
             write_whole(
                 folder / "curves.zarr",
@@ -377,20 +355,30 @@ def measure_shard(
                 {"beta": shard.betas, "seed": shard.seeds, "time": times(config.time)},
                 {**provenance(config), **attrs},
             )
+        outcome.failures += [f"{shard.id} {cell} failed and is left out" for cell in left_out]
+        if outcome.failures:
+            done.unlink(missing_ok=True)
+        else:
             write_done(done, config, digest, cells=len(shard.betas) * len(shard.seeds))
     except OSError as error:
         raise refused(shard.id, error) from error
     return outcome
 
 
-def _refuse_unfinished(config: Config, shard: Shard, run_folder: Path) -> None:
-    """Refuse a shard with cells to compute; stale cells count unless simulate kept them."""
+def _failed_cells(config: Config, shard: Shard, run_folder: Path) -> list[str]:
+    """Describe the cells that failed, and refuse a shard whose simulation has not ended.
+
+    Stale cells count as computed unless simulate did not keep them.
+    """
     path = shard_folder(run_folder, shard) / "trajectories.zarr"
-    states = list(cell_states(path, shard).values())
+    states = cell_states(path, shard)
     if stored_settings(path) != cell_digest(config, shard, numerics=False):
-        states = [MISSING] * len(states)
+        states = dict.fromkeys(states, MISSING)
     good = (DONE, STALE) if simulated(run_folder, config, shard) else (DONE,)
-    unfinished = sum(state not in good for state in states)
-    if unfinished:
-        message = f"{shard.id}: {unfinished} cells are not simulated; run mfsweep simulate first"
+    unfinished = sum(state not in (*good, FAILED) for state in states.values())
+    failed = [cell for cell, state in states.items() if state == FAILED]
+    if unfinished or len(failed) == len(states):
+        count = unfinished or len(failed)
+        message = f"{shard.id}: {count} cells are not simulated; run mfsweep simulate first"
         raise StoreError(message)
+    return [f"beta = {beta:g} seed = {seed}" for beta, seed in failed]

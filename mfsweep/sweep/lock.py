@@ -2,7 +2,8 @@
 
 A lock is made by exclusive creation, which needs no file locking across nodes. It names the host,
 the process and when it began. A process that is gone, or whose number another one has now, is
-known on its own host only; there its lock is cleared. On another host a human must say so.
+known on its own host; there its lock is cleared. Elsewhere SLURM is asked, if the process ran in
+one of its jobs; otherwise a human must say so.
 
 A shard's job holds its shard. Whatever works alone (`RUN`: the whole run from the command line,
 `WORKFLOW`: Snakemake, whose jobs then hold their shards) is refused while anyone else is at work,
@@ -28,6 +29,10 @@ RUN, WORKFLOW = "run", "workflow"
 _ALONE = {RUN, WORKFLOW}
 _PATIENCE = 2.0
 """Seconds in which a lock file that was just created gets its content."""
+_SLURM_SECONDS = 10.0
+"""Seconds in which SLURM answers."""
+_CLOCKS = 30.0
+"""Seconds by which the clocks of SLURM and of its nodes may differ."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +45,51 @@ class Holder:
     process: str
     """What tells this process from a later one of the same number."""
     since: str
+    job: str = ""
+    """The SLURM job that it runs in, if any."""
 
     @classmethod
     def me(cls, verb: str) -> "Holder":
         """Describe this process."""
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        return cls(verb, socket.gethostname(), os.getpid(), _process(os.getpid()) or "", since)
+        host, process, job = socket.gethostname(), _process(os.getpid()) or "", _this_job()
+        return cls(verb, host, os.getpid(), process, since, job)
 
     @property
     def gone(self) -> bool:
-        """Whether the process is known to have ended; never known of another host's."""
-        return self.host == socket.gethostname() and _process(self.pid) != self.process
+        """Whether the process is known to have ended: by its host, or by SLURM."""
+        if self.host == socket.gethostname():
+            return _process(self.pid) != self.process
+        return bool(self.job) and _job_ended(self.job, datetime.fromisoformat(self.since))
 
     def __str__(self) -> str:
-        return f"{self.verb} on host {self.host}, process {self.pid}, since {self.since}"
+        job = f", SLURM job {self.job}" if self.job else ""
+        return f"{self.verb} on host {self.host}, process {self.pid}{job}, since {self.since}"
+
+
+def _this_job() -> str:
+    return os.environ.get("SLURM_JOB_ID", "")
+
+
+def _job_ended(job: str, since: datetime) -> bool:
+    """Ask SLURM whether a job has ended, or has been started anew since; False if it is silent."""
+    command = ["squeue", "--noheader", "--jobs", job, "--format=%S"]
+    states = "--states=RUNNING,COMPLETING,SUSPENDED,STOPPED"
+    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
+    try:
+        run = subprocess.run(
+            [*command, states],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=_SLURM_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    if run.returncode:
+        return "Invalid job id" in run.stderr
+    began = run.stdout.split()
+    return not began or float(began[0]) > since.timestamp() + _CLOCKS
 
 
 def _process(pid: int) -> str | None:
@@ -90,6 +126,20 @@ def _read(path: Path) -> Holder | None:
                 message = f"{path} names no holder: if nothing is at work there, remove it"
                 raise InputError(message) from error
             time.sleep(0.05)
+
+
+def _remove(path: Path, holder: Holder) -> bool:
+    """Remove the lock of this holder and no other; tell whether it was there."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{socket.gethostname()}")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return False
+    same = _read(aside) == holder
+    if not same:
+        path.hardlink_to(aside)
+    aside.unlink()
+    return same
 
 
 class Lock:
@@ -150,8 +200,9 @@ class Lock:
     def _clear(self, path: Path) -> None:
         """Remove a lock whose process is known to be gone, or refuse.
 
-        Only processes of the holder's own host can know; a file lock on that host keeps two of
-        them from clearing at once.
+        A file lock keeps two processes of one host from clearing at once. Between hosts, which
+        file locks do not reach, the lock is moved aside, which one of them can do, and moved back
+        if it is a new one.
         """
         with (self.folder / ".clearing").open("w") as guard:
             fcntl.flock(guard, fcntl.LOCK_EX)
@@ -159,8 +210,8 @@ class Lock:
             if holder is None:
                 return
             if holder.gone:
-                path.unlink(missing_ok=True)
-                self.cleared.append(holder)
+                if _remove(path, holder):
+                    self.cleared.append(holder)
                 return
         message = (
             f"{self.folder.parent} is in use: {holder}; wait for it to end, or if it is gone, "

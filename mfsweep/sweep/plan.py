@@ -1,5 +1,6 @@
 """What a config costs: cells, bytes, memory and time, before anything runs."""
 
+import json
 import math
 import os
 import shutil
@@ -32,6 +33,8 @@ STEPS_PER_SHORTEST = 2.2
 """Accepted and rejected steps over the least number that the longest step allows: measured 1.5
 to 2.4 over beta from 8 to 512 at d = 2."""
 EVALUATIONS_PER_STEP = {"dopri5": 6, "bs32": 3}
+MARGIN = 1.5
+"""What a job asks for, memory or time, over the estimate."""
 _PROBE_TOKENS = 2048
 EVALUATIONS_PER_UNIT = 80
 """Evaluations of the continuum's velocity per unit of time times |V|_2: measured 17 to 92."""
@@ -64,6 +67,19 @@ def plan(config: Config) -> tuple[Cost, ...]:
     return tuple(_cost(config, shard) for shard in shards(config))
 
 
+def told(costs: tuple[Cost, ...]) -> str:
+    """Return the costs as JSON: by shard its cells, bytes of a worker, seconds of a worker."""
+    named = {
+        cost.shard.id: {
+            "cells": cost.cells,
+            "bytes_worker": cost.bytes_worker,
+            "seconds": cost.seconds,
+        }
+        for cost in costs
+    }
+    return json.dumps(named)
+
+
 def _cost(config: Config, shard: Shard) -> Cost:
     if shard.continuum:
         return _continuum_cost(config, shard)
@@ -74,9 +90,21 @@ def _cost(config: Config, shard: Shard) -> Cost:
         shard,
         cells,
         cells * values * itemsize,
-        BASE_BYTES + 8.0 * _peak_values(config, shard),
+        worker_bytes(config, shard),
         cells * _evaluations(config, shard) * _seconds_per_drift(config, shard),
     )
+
+
+def worker_bytes(config: Config, shard: Shard) -> float:
+    """Estimate the peak memory of one worker process on any cell of the shard."""
+    if shard.continuum:
+        return _continuum_cost(config, shard).bytes_worker
+    return BASE_BYTES + 8.0 * _peak_values(config, shard)
+
+
+def job_bytes(config: Config, shard: Shard) -> float:
+    """Return the memory to give a worker, so that it is neither killed nor told to pause."""
+    return MARGIN * worker_bytes(config, shard)
 
 
 def _peak_values(config: Config, shard: Shard) -> float:

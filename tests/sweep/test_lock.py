@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+import psutil
 import pytest
 from tiny_run import mfsweep, write_config
 
@@ -103,19 +104,28 @@ def test_the_lock_of_a_killed_process_is_cleared_with_a_word(tmp_path, hold, cap
     assert list(held(folder)) == []
 
 
-def test_a_process_that_is_ended_politely_leaves_no_lock(tmp_path):
+@pytest.mark.parametrize(("number", "cores"), [(signal.SIGTERM, 1), (signal.SIGUSR1, 2)])
+def test_a_process_that_is_ended_politely_leaves_no_lock_and_no_worker(tmp_path, number, cores):
     file = write_config(
         tmp_path, grid={"n_tokens": [3000], "seed": 50}, time={"t_end": 500.0, "n_times": 2}
     )
-    command = [sys.executable, "-m", "mfsweep", "simulate", "--config", file, "--cores", "1"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "mfsweep", "simulate", "--config", file]
+    command += ["--cores", str(cores)]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     lock = tmp_path / "results/tiny/locks/run.json"
     end = time.monotonic() + 60
     while not lock.exists() and time.monotonic() < end:
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
+    time.sleep(5)  # until cells are under way
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert f"mfsweep: stopped by {number.name}: what is finished is kept" in told
+    assert "Traceback" not in told
+    assert "Warning" not in told
     assert not lock.exists()
+    assert not psutil.wait_procs(below, timeout=10)[1]
 
 
 def test_a_number_that_another_process_has_now_is_no_holder(tmp_path):
@@ -170,3 +180,55 @@ def test_of_many_that_find_a_stale_lock_one_gets_it(tmp_path):
         for thread in threads:
             thread.join()
         assert (len(taken), len(refused)) == (1, 7)
+
+
+@pytest.fixture
+def squeue(tmp_path, monkeypatch):
+    """Return a function that makes a squeue which says and returns something."""
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+
+    def says(out, err="", code=0):
+        script = f"#!/bin/sh\necho '{out}'\necho '{err}' >&2\nexit {code}\n"
+        (tmp_path / "bin/squeue").write_text(script)
+        (tmp_path / "bin/squeue").chmod(0o755)
+
+    return says
+
+
+@pytest.mark.parametrize(
+    "said",
+    [("",), ("", "slurm_load_jobs error: Invalid job id specified", 1), (str(2**33),)],
+    ids=["it has ended", "it is forgotten", "it was started anew"],
+)
+def test_a_lock_of_another_node_is_cleared_when_slurm_knows_that_its_job_ended(
+    said, tmp_path, squeue
+):
+    record(tmp_path, "a", host="node7", job="12")
+    squeue(*said)
+    with Lock(tmp_path, ["a"], "x") as lock:
+        assert [holder.job for holder in lock.cleared] == ["12"]
+    assert list((tmp_path / "locks").glob("*a.json*")) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [(str(2**30),), ("", "Unable to contact slurm controller", 1)],
+    ids=["it runs", "nobody knows"],
+)
+def test_a_lock_of_another_node_is_kept_while_its_job_may_run(said, tmp_path, squeue):
+    record(tmp_path, "a", host="node7", job="12")
+    squeue(*said)
+    with pytest.raises(InputError, match=r"SLURM job 12, since .* if it is gone, remove"):
+        Lock(tmp_path, ["a"], "x").take()
+
+
+def test_a_new_lock_in_place_of_a_stale_one_is_put_back(tmp_path):
+    from mfsweep.sweep.lock import _remove
+
+    record(tmp_path, "a", process="gone")
+    ((path, stale),) = held(tmp_path)
+    record(tmp_path, "a", host="elsewhere")
+    assert not _remove(path, stale)
+    assert [holder.host for _, holder in held(tmp_path)] == ["elsewhere"]
+    assert [one.name for one in (tmp_path / "locks").iterdir()] == ["a.json"]

@@ -14,6 +14,7 @@ from mfsweep.sweep.execute import Workers, measure_shard, simulate_shard
 from mfsweep.sweep.folder import shard_folder
 from mfsweep.sweep.grid import shards
 from mfsweep.sweep.layout import CURVES, DONE, FAILED, MISSING
+from mfsweep.sweep.status import shard_status
 from mfsweep.sweep.store.arrays import open_group
 
 ONE = Workers(1)
@@ -221,8 +222,14 @@ def test_a_cell_that_fails_is_marked_named_and_does_not_stop_the_others(
     path = shard_folder(tmp_path, shard) / "trajectories.zarr"
     assert store.cell_states(path, shard)[4.0, 1] == FAILED
     assert not (path.parent / "simulate.done").exists()
-    with pytest.raises(StoreError, match="1 cells are not simulated"):
-        measure_shard(config, shard, tmp_path, ONE, ignore)
+    (row,) = [row for row in shard_status(config, tmp_path) if row.id == shard.id]
+    assert row.failures == (("beta = 4 seed = 1", "ValueError: no luck"),)
+    measured = measure_shard(config, shard, tmp_path, ONE, ignore)
+    assert measured.failures == [f"{shard.id} beta = 4 seed = 1 failed and is left out"]
+    assert not (path.parent / "measure.done").exists()
+    curves = xr.open_zarr(path.parent / "curves.zarr", consolidated=False)
+    assert np.isnan(curves.w2_metastable.sel(beta=4.0, seed=1)).all()
+    assert np.isfinite(curves.w2_metastable.sel(beta=4.0, seed=0)).all()
 
 
 @pytest.mark.usefixtures("in_process")

@@ -7,10 +7,14 @@ rule measure:
         RUN / "logs/measure-{shard}.log",
     conda:
         "../envs/mfsweep.yaml"
+    resources:
+        mem_mb=job_memory,
+        runtime=job_minutes,
+        workers=where_cells_run,
     params:
         digest=lambda wildcards: grid.measure_digest(CONFIG, SHARDS[wildcards.shard]),
     shell:
-        "mfsweep measure --shard {wildcards.shard} --cores {threads} --log {log}"
+        "mfsweep measure --shard {wildcards.shard} {resources.workers} --log {log}"
 
 
 rule collect:

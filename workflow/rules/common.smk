@@ -1,8 +1,12 @@
 # The config goes through the loader that the command line uses, never through Snakemake's own
 # merging of config files.
+import json
+import math
 import os
 import shlex
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -11,7 +15,13 @@ from mfsweep._errors import MfsweepError
 from mfsweep.progress import say
 from mfsweep.sweep import figures, grid
 from mfsweep.sweep.config import load_config
-from mfsweep.sweep.folder import COLLECTED, check_claim, holds_stale, simulate_mark
+from mfsweep.sweep.folder import (
+    COLLECTED,
+    check_claim,
+    holds_stale,
+    simulate_mark,
+    write_json,
+)
 from mfsweep.sweep.lock import WORKFLOW, Lock, held
 
 
@@ -76,6 +86,89 @@ def stale_option(wildcards):
     """Return --keep-stale where it is asked for and the shard may hold such cells."""
     keeps = KEEP_STALE == "1" and holds_stale(RUN, SHARDS[wildcards.shard])
     return "--keep-stale" if keeps else ""
+
+
+# ---- what a job asks for ---------------------------------------------------------------------
+
+SCHEDULER_FILE = os.environ.get("MFSWEEP_SCHEDULER_FILE")
+MARGIN = 1.5
+"""What a job asks for over the estimate of `mfsweep plan`; every further attempt asks for more."""
+MEGABYTES_BESIDE_WORKERS = 1000
+"""Snakemake, twice, and the process that hands out the cells."""
+MINUTES_BESIDE_CELLS = 10
+
+
+def on_cluster():
+    """Tell whether jobs go to other machines; a dry run knows by the profile's number of jobs."""
+    if workflow.dryrun:
+        return workflow.resource_settings.nodes is not None
+    return workflow.remote_exec or workflow.non_local_exec
+
+
+@cache
+def planned():
+    """Return the estimates of `mfsweep plan`, made once and kept beside the logs for the jobs."""
+    file, digest = RUN / "logs/plan.json", grid.config_digest(CONFIG)
+    try:
+        found = json.loads(file.read_text())
+        if found["digest"] == digest:
+            return found["shards"]
+    except (OSError, ValueError, KeyError):
+        pass  # there is none, or not a whole one
+    command = ["plan", "--json", "--config", str(CONFIG_FILE)]
+    run = subprocess.run(
+        [sys.executable, "-m", "mfsweep", *command], stdout=-1, text=True
+    )
+    if run.returncode:
+        os._exit(run.returncode)
+    found = {"digest": digest, "shards": json.loads(run.stdout)}
+    if not workflow.dryrun:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, found)
+    return found["shards"]
+
+
+def workers_memory(wildcards, threads, attempt):
+    """Return the megabytes that a job's workers share."""
+    each = planned()[wildcards.shard]["bytes_worker"]
+    return math.ceil(threads * attempt * MARGIN * each / 1e6)
+
+
+def job_memory(wildcards, threads, attempt):
+    """Return the megabytes that a shard's job asks a cluster for."""
+    if not on_cluster():
+        return 0
+    return workers_memory(wildcards, threads, attempt) + MEGABYTES_BESIDE_WORKERS
+
+
+def job_minutes(wildcards, threads, attempt):
+    """Return the minutes that a shard's job asks a cluster for."""
+    if not on_cluster():
+        return 0
+    cost = planned()[wildcards.shard]
+    rounds = math.ceil(cost["cells"] / threads)
+    minutes = MARGIN * rounds * cost["seconds"] / cost["cells"] / 60
+    return attempt * (MINUTES_BESIDE_CELLS + math.ceil(minutes))
+
+
+def where_cells_run(wildcards, threads, attempt):
+    """Return the options that say where a shard's cells run."""
+    if SCHEDULER_FILE is not None:
+        return shlex.join(["--scheduler-file", SCHEDULER_FILE])
+    if not on_cluster():
+        return f"--cores {threads}"
+    return f"--cores {threads} --memory {workers_memory(wildcards, threads, attempt)}MB"
+
+
+def report_without_failed_cells():
+    """Measure what did not fail and draw the page, which names the cells that did."""
+    failed = [
+        shard for shard in SHARDS if (RUN / f"shards/{shard}/failures.json").exists()
+    ]
+    options = [word for shard in failed for word in ("--shard", shard)]
+    for verb in (["measure", *options], ["collect"], ["report"]) if failed else ():
+        command = [sys.executable, "-m", "mfsweep", *verb, "--config", str(CONFIG_FILE)]
+        subprocess.run(command, stdout=subprocess.DEVNULL)
 
 
 PAIRS = sum(shard.pairs for shard in SHARDS.values())
