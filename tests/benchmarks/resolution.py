@@ -8,9 +8,9 @@ run holds it (n_tokens = inf), else that of the largest n if the two largest agr
 has not converged is wrong where doubling n changes it by more than 5 %. A converged event that is
 censored or absent makes every observed one wrong; one that is under-resolved itself tells nothing.
 
-Of iid starts the table by n_tokens shows the noise of sampling, which no resolution removes: it
-falls like n^{-1/2}, is the same at every beta, and is what the seeds' interval of a law is for.
-Equispaced starts (config/misaligned.yaml) are free of it.
+Starts must be spread evenly (initial.sampling qmc or equispaced). Of iid ones the table by n_tokens
+shows the noise of sampling, which no resolution removes: it falls like n^{-1/2}, is the same at
+every beta, and is what the seeds' interval of a law is for.
 """
 
 import argparse
