@@ -176,9 +176,10 @@ def test_exhausted_file_handles_are_named(tmp_path):
     assert "raise the limit of open files (ulimit -n)" in run.stderr
     assert "Traceback" not in run.stderr
     config = load_config(file)
-    assert done(config, folder) == 2
+    finished = done(config, folder)  # a cell that is tried again may find a handle
+    assert finished in (2, 3)
     assert list(damage(config, folder / "tiny")) == []
-    assert run_all(file, folder / "tiny") == 2
+    assert run_all(file, folder / "tiny") == 4 - finished
 
 
 @pytest.mark.parametrize("mark", ["run.json", "simulate.done"])

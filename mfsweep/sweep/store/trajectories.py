@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,20 @@ def _position(group: Any, beta: float, seed: int) -> tuple[int, int]:
     return int(row[0]), int(column[0])
 
 
+@lru_cache(maxsize=4)
+def _opened(path: Path, _written: int) -> tuple[dict[str, Any], list[float], list[int]]:
+    """Return a store's arrays, betas and seeds: opening them takes longer than a small cell."""
+    group = open_group(path, "r+")
+    arrays: dict[str, Any] = dict(group.arrays())
+    return arrays, arrays["beta"][:].tolist(), arrays["seed"][:].tolist()
+
+
+def _to_fill(path: Path, cell: Cell) -> tuple[dict[str, Any], tuple[int, int]]:
+    """Return the arrays of a store as it was signed, and a cell's place in them."""
+    arrays, betas, seeds = _opened(path, (path / "zarr.json").stat().st_mtime_ns)
+    return arrays, (betas.index(cell.beta), seeds.index(cell.seed))
+
+
 def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, Array]]) -> None:
     """Run a cell into its file, fill its other chunks, and set its status byte last.
 
@@ -222,27 +237,25 @@ def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, A
         Called with what takes the tokens at each saved time; returns the trajectory, whose tokens
         are not looked at, and its stats.
     """
-    group = open_group(path, "r+")
-    at = _position(group, cell.beta, cell.seed)
-    tokens = group["tokens"]
+    arrays, at = _to_fill(path, cell)
+    tokens = arrays["tokens"]
     file = path.joinpath("tokens", "c", *map(str, at), "0", "0", "0")
     with token_file(tokens, file) as fill:
         trajectory, stats = run(Blocks(tokens.shape[2], tokens.chunks[2], fill).add)
-        group["status"][at] = MISSING
-    group["ess_median"][at] = trajectory.ess_median
-    group["ess_min"][at] = trajectory.ess_min
-    group["stats"][at] = [*stats, NUMERICS_VERSION]
-    group["status"][at] = DONE
+        arrays["status"][at] = MISSING
+    arrays["ess_median"][at] = trajectory.ess_median
+    arrays["ess_min"][at] = trajectory.ess_min
+    arrays["stats"][at] = [*stats, NUMERICS_VERSION]
+    arrays["status"][at] = DONE
 
 
 def write_continuum(path: Path, cell: Cell, found: Mapping[str, Array]) -> None:
     """Like `write_cell`, for what `run_continuum` returns."""
-    group = open_group(path, "r+")
-    at = _position(group, cell.beta, cell.seed)
-    group["status"][at] = MISSING
+    arrays, at = _to_fill(path, cell)
+    arrays["status"][at] = MISSING
     for name, values in found.items():
-        group[name][at] = [*values, NUMERICS_VERSION] if name == "stats" else values
-    group["status"][at] = DONE
+        arrays[name][at] = [*values, NUMERICS_VERSION] if name == "stats" else values
+    arrays["status"][at] = DONE
 
 
 def mark_cell(path: Path, beta: float, seed: int, state: int) -> None:
