@@ -95,7 +95,7 @@ def _beside(panel: Panel, estimator: Estimator) -> Array:
     """Return the abscissae of every cell, shape (beta, seed)."""
     beta = np.array(panel.shard.betas)
     finite = beta[np.isfinite(beta)]
-    room = 0.4 * np.log(finite[1:] / finite[:-1]).min() if len(finite) > 1 else 0.1
+    room = 0.4 * min(1.0, np.log(finite[1:] / finite[:-1]).min()) if len(finite) > 1 else 0.1
     count = len(panel.shard.seeds)
     seeds = np.linspace(-0.2, 0.2, count) if count > 1 else np.zeros(1)
     x: Array = beta[:, None] * np.exp(room * (_SHIFT[estimator] + seeds))[None, :]
