@@ -178,7 +178,7 @@ def load_tokens(path: str | Path) -> tuple[Array, Masses]:
 
 def _spread(points: Array, d: int) -> Tokens:
     """Map points of the unit cube to the sphere S^{d-1}: a side, an angle, or normal quantiles."""
-    from scipy.special import ndtri
+    from scipy.special import ndtri  # slow to import, and seldom needed
 
     if d == 1:
         return np.where(points < 0.5, -1.0, 1.0)

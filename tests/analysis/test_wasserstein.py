@@ -41,6 +41,16 @@ def test_w2_equals_the_linear_program(seed, n, k, d, metric):
     assert ours == pytest.approx(by_linear_program(x, y, mass_x, mass_y, metric), abs=1e-6)
 
 
+@given(seeds, st.integers(4, 12), st.integers(3, 6), METRICS)
+def test_tokens_that_have_met_are_transported_as_the_linear_program_does(seed, n, k, metric):
+    rng = np.random.default_rng(seed)
+    places = rng.integers(0, k, n)
+    x, y = on_sphere(rng, k, 3)[places], on_sphere(rng, n, 3)
+    mass_x, mass_y = rng.dirichlet(np.ones(n) * 5), rng.dirichlet(np.ones(n) * 5)
+    ours = w2(x, y, mass_x=mass_x, mass_y=mass_y, metric=metric)
+    assert ours == pytest.approx(by_linear_program(x, y, mass_x, mass_y, metric), abs=1e-6)
+
+
 @given(seeds, st.integers(2, 60), METRICS)
 def test_o8_sorting_equals_network_simplex_for_two_atoms(seed, n, metric):
     rng = np.random.default_rng(seed)
