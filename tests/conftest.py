@@ -37,29 +37,9 @@ def make_config():
 @pytest.fixture
 def in_process(monkeypatch):
     """Run tasks in this process instead of on Dask workers, in the order given."""
-    from contextlib import contextmanager
+    from small_run import run_here
 
-    from mfsweep.sweep import execute
-
-    class Future:
-        def __init__(self, task, values):
-            self.call = lambda: task(*values)
-
-        def result(self):
-            return self.call()
-
-    class Client:
-        def submit(self, task, *values, pure, retries):
-            assert (pure, retries) == (False, 2)
-            return Future(task, values)
-
-    @contextmanager
-    def connect(workers):
-        assert workers.count >= 1
-        yield Client()
-
-    monkeypatch.setattr(execute, "connect", connect)
-    monkeypatch.setattr(execute, "as_completed", lambda futures: list(futures))
+    run_here(monkeypatch)
 
 
 @pytest.fixture

@@ -39,22 +39,28 @@ class _Future:
 
 
 class _Client:
-    def submit(self, task, *values, pure, retries):
+    def map(self, task, *arguments, pure, retries):
         assert (pure, retries) == (False, 2)
-        return _Future(task, values)
+        return [_Future(task, values) for values in zip(*arguments, strict=True)]
 
 
 @contextmanager
 def _connect(workers):
+    assert workers.count >= 1
     yield _Client()
+
+
+def run_here(patch):
+    """Run tasks in this process instead of on Dask workers, in the order given."""
+    patch.setattr(execute, "connect", _connect)
+    patch.setattr(execute, "as_completed", list)
 
 
 def small_run(folder):
     """Make the run; return its config and its folder."""
     config = Config.model_validate(SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execute, "connect", _connect)
-        patch.setattr(execute, "as_completed", list)
+        run_here(patch)
         for shard in shards(config):
             for task in (execute.simulate_shard, execute.measure_shard):
                 outcome = task(config, shard, folder, execute.Workers(1), lambda *_: None)

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from distributed import Client, KilledWorker, as_completed
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from mfsweep._errors import StoreError, TransportError, refused
 from mfsweep._types import Array
@@ -99,10 +99,9 @@ def _each(
         If a store cannot be read or written, since the next task would fare no better; or if the
         cluster is gone.
     """
-    futures = {
-        client.submit(task, *values, pure=False, retries=TRIES - 1): index
-        for index, values in enumerate(arguments)
-    }
+    submitted = client.map(task, *zip(*arguments, strict=True), pure=False, retries=TRIES - 1)
+    futures = {future: index for index, future in enumerate(submitted)}
+    del submitted  # a future that nobody holds is forgotten, and its result with it
     for future in as_completed(futures):
         index = futures.pop(future)
         reason = None
@@ -148,10 +147,16 @@ def _killed(error: KilledWorker, needs: float) -> str:
 # ---- simulate ------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1)
+def _threads() -> ThreadpoolController:
+    """Return the process's pools of threads: finding them takes as long as a small cell."""
+    return ThreadpoolController()
+
+
 def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
     """Run one cell into its file; runs on a worker."""
     try:
-        with threadpool_limits(1):
+        with _threads().limit(limits=1):
             write_cell(path, cell, lambda keep: run_cell(config, cell, keep))
     except OSError:  # says nothing about the cell
         raise
@@ -163,7 +168,7 @@ def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
 def _solve_cell(config: Config, cell: Cell, path: Path) -> None:
     """Solve one cell of the continuum and write its chunks; runs on a worker."""
     try:
-        with threadpool_limits(1):
+        with _threads().limit(limits=1):
             found = run_continuum(config, cell)
     except Exception:
         mark_cell(path, cell.beta, cell.seed, FAILED)

@@ -50,7 +50,7 @@ def seconds(task, *arguments):
 
 
 def simulated(config, workers):
-    """Seconds from the first to the last of a shard's cells, and the mean of a cell by itself."""
+    """When each of a shard's cells ended, a cell's mean by itself, and the processor's seconds."""
     with tempfile.TemporaryDirectory() as name:
         folder, (shard,), ends = Path(name), shards(config), []
 
@@ -58,9 +58,11 @@ def simulated(config, workers):
             assert not outcome.failures, outcome.failures
             ends.append(time.perf_counter())
 
+        began = time.process_time()
         simulate_shard(config, shard, folder, Workers(workers), advance)
+        spent = time.process_time() - began
         path = shard_folder(folder, shard) / "trajectories.zarr"
-        return ends, mean_seconds(path, shard)
+        return ends, mean_seconds(path, shard), spent
 
 
 def arithmetic(loops):
@@ -74,14 +76,7 @@ def two_processes():
     """How much faster two processes do plain arithmetic than one."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(arithmetic, [1, 1])
-        one = seconds(
-            pool.map,
-            arithmetic,
-            [
-                LOOPS,
-            ],
-            1,
-        )
+        one = seconds(pool.map, arithmetic, [LOOPS], 1)
         two = seconds(pool.map, arithmetic, [LOOPS, LOOPS], 1)
     return 2 * one / two
 
@@ -95,7 +90,7 @@ def workers():
     control = [two_processes()]
     spent = []
     for count in (1, 2):
-        ends, _ = simulated(config, count)
+        ends, *_ = simulated(config, count)
         spent.append((ends[-1] - ends[count - 1]) / (33 - count) * 32)
     control.append(two_processes())
     ratio, best = spent[0] / spent[1], sum(control) / 2
@@ -118,13 +113,11 @@ def cells():
     for cell in shard.cells():
         run_cell(config, cell)
     alone = (time.process_time() - began) / 1001
-    began = time.process_time()
-    ends, own = simulated(config, 1)  # in this process, scheduler and worker too
-    spent = (time.process_time() - began) / 1001
+    ends, own, spent = simulated(config, 1)  # in this process, scheduler and worker too
     print(f"a cell computes for {1e3 * own:.2f} ms, {1e3 * alone:.2f} ms of the processor")
     beside = (ends[-1] - ends[0]) / 1000 - own
     verdict("milliseconds beside it", 1e3 * beside, beside < MOST_OVERHEAD)
-    beside = spent - alone
+    beside = spent / 1001 - alone
     verdict("of the processor, start included", 1e3 * beside, beside < MOST_OVERHEAD)
 
 

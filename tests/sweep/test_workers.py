@@ -168,9 +168,10 @@ def test_a_worker_killed_for_memory_is_told_as_cell_estimate_limit_and_remedy(tm
     assert "beta = 4 seed = 0: its worker died 3 times" in capsys.readouterr().out
 
 
-def test_local_workers_listen_on_this_machine_only():
+@pytest.mark.parametrize("count, sockets", [(1, 3), (2, 5)])
+def test_local_workers_listen_on_this_machine_only(count, sockets):
     known = {id(one) for one in psutil.Process().net_connections("tcp")}
-    with connect(Workers(2)) as client:
+    with connect(Workers(count)) as client:
         assert client.submit(sum, [1, 2]).result() == 3
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         listening = [
@@ -179,7 +180,7 @@ def test_local_workers_listen_on_this_machine_only():
             for one in process.net_connections("tcp")
             if one.status == psutil.CONN_LISTEN and id(one) not in known
         ]
-    assert len(listening) >= 5
+    assert len(listening) >= sockets
     assert set(listening) == {"127.0.0.1"}
 
 

@@ -1,8 +1,8 @@
 """The file that holds a cell's tokens, written block by block as time goes on.
 
-It is a shard as Zarr's sharding codec defines it: the encoded blocks, then where each begins and
-how many bytes it has, then the crc32c of those numbers. Zarr itself would hold all blocks to write
-it.
+It is a shard as Zarr's sharding codec defines it: the blocks (Zstandard, then their crc32c), then
+where each begins and how many bytes it has, then the crc32c of those numbers. Zarr itself would
+hold all blocks to write it.
 """
 
 import os
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
-import zarr
-from zarr.codecs import Crc32cCodec
+from numcodecs import Zstd
 
 from mfsweep._types import Array
 
@@ -55,27 +55,17 @@ def token_file(array: Any, file: Path) -> Iterator[FillBlock]:
 
 def _encoded(array: Any, block: Array) -> bytes:
     """Encode one block as the array's inner chunk."""
-    chunk = array.chunks[2:]
-    return _only_chunk(block, chunk, array.dtype, array.compressors, array.fill_value)
+    chunk = np.full(array.chunks[2:], array.fill_value, array.dtype.newbyteorder("<"))
+    chunk[: len(block)] = block  # the last may be shorter
+    zstd, _ = array.compressors
+    return _checked(Zstd(zstd.level).encode(chunk))
 
 
 def _index(lengths: list[int]) -> bytes:
     starts = np.cumsum([0, *lengths[:-1]])
-    index = np.column_stack([starts, lengths])
-    return _only_chunk(index, index.shape, "<u8", [Crc32cCodec()], 0)
+    return _checked(np.column_stack([starts, lengths]).astype("<u8").tobytes())
 
 
-def _only_chunk(values: Any, chunk: Any, dtype: Any, compressors: Any, fill: Any) -> bytes:
-    """Let Zarr encode what fits into one chunk."""
-    stored: dict[str, Any] = {}
-    array = zarr.create_array(
-        zarr.storage.MemoryStore(stored),
-        shape=values.shape,
-        chunks=chunk,
-        dtype=dtype,
-        compressors=compressors,
-        fill_value=fill,
-    )
-    array[...] = values
-    data: bytes = next(buffer for key, buffer in stored.items() if key.startswith("c/")).to_bytes()
-    return data
+def _checked(data: bytes) -> bytes:
+    checksum: int = google_crc32c.value(data)
+    return data + checksum.to_bytes(4, "little")

@@ -65,11 +65,7 @@ def prepare(path: Path, config: Config, shard: Shard, masses: Mapping[int, Array
         _check_unnamed(path, group)
         for name, wanted in (("beta", shard.betas), ("seed", shard.seeds)):
             _append(group, shard, name, wanted)
-        seeds = group["seed"][:]
-        for seed, mass in masses.items():
-            column = int(np.flatnonzero(seeds == seed)[0])
-            if np.isnan(group["mass"][column]).any():
-                group["mass"][column] = mass
+        _fill_masses(group, masses)
 
 
 def signature(config: Config, shard: Shard, versions: Iterable[int] = ()) -> dict[str, Any]:
@@ -156,6 +152,16 @@ def _append(group: Any, shard: Shard, name: str, wanted: Iterable[float]) -> Non
         coordinate[len(known) :] = new
 
 
+def _fill_masses(group: Any, masses: Mapping[int, Array]) -> None:
+    """Write the masses of the seeds that have none yet."""
+    column = {seed: k for k, seed in enumerate(group["seed"][:].tolist())}
+    columns = np.array([column[seed] for seed in masses], dtype=np.intp)
+    if columns.size:
+        lacking = np.isnan(group["mass"].oindex[columns]).any(axis=1)
+        if lacking.any():
+            group["mass"].oindex[columns[lacking]] = np.stack([*masses.values()])[lacking]
+
+
 def _check_chunks(path: Path, group: Any, shard: Shard) -> None:
     """Refuse a store in which two cells share a file."""
     for name, variable in layout.trajectories(shard.n_tokens).items():
@@ -224,6 +230,12 @@ def _to_fill(path: Path, cell: Cell) -> tuple[dict[str, Any], tuple[int, int]]:
     return arrays, (betas.index(cell.beta), seeds.index(cell.seed))
 
 
+def _unset(path: Path, arrays: Mapping[str, Any], at: tuple[int, int]) -> None:
+    """Mark a cell as missing, as it is if it has no status yet."""
+    if path.joinpath("status", "c", *map(str, at)).exists():
+        arrays["status"][at] = MISSING
+
+
 def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, Array]]) -> None:
     """Run a cell into its file, fill its other chunks, and set its status byte last.
 
@@ -242,7 +254,7 @@ def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, A
     file = path.joinpath("tokens", "c", *map(str, at), "0", "0", "0")
     with token_file(tokens, file) as fill:
         trajectory, stats = run(Blocks(tokens.shape[2], tokens.chunks[2], fill).add)
-        arrays["status"][at] = MISSING
+        _unset(path, arrays, at)
     arrays["ess_median"][at] = trajectory.ess_median
     arrays["ess_min"][at] = trajectory.ess_min
     arrays["stats"][at] = [*stats, NUMERICS_VERSION]
@@ -252,7 +264,7 @@ def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, A
 def write_continuum(path: Path, cell: Cell, found: Mapping[str, Array]) -> None:
     """Like `write_cell`, for what `run_continuum` returns."""
     arrays, at = _to_fill(path, cell)
-    arrays["status"][at] = MISSING
+    _unset(path, arrays, at)
     for name, values in found.items():
         arrays[name][at] = [*values, NUMERICS_VERSION] if name == "stats" else values
     arrays["status"][at] = DONE
