@@ -68,12 +68,12 @@ def plan(config: Config) -> tuple[Cost, ...]:
 
 
 def told(costs: tuple[Cost, ...]) -> str:
-    """Return the costs as JSON: by shard its cells, bytes of a worker, seconds of a worker."""
+    """Return as JSON what a shard's job should ask for: bytes of each worker, worker-seconds."""
     named = {
         cost.shard.id: {
             "cells": cost.cells,
-            "bytes_worker": cost.bytes_worker,
-            "seconds": cost.seconds,
+            "bytes_worker": MARGIN * cost.bytes_worker,
+            "seconds": MARGIN * cost.seconds,
         }
         for cost in costs
     }

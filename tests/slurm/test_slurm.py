@@ -131,8 +131,8 @@ def test_a_cancelled_job_is_submitted_again_and_the_results_have_the_bits_of_a_l
     asked = {words[1].rpartition("_")[2]: words for words in jobs(tmp_path, "%k %m %l")}
     assert set(asked) == {first.id, second.id}
     plan = json.loads((tmp_path / "results/tiny/logs/plan.json").read_text())["shards"][first.id]
-    megabytes = math.ceil(1.5 * plan["bytes_worker"] / 1e6) + 1000
-    minutes = 10 + math.ceil(1.5 * plan["seconds"] / 60)
+    megabytes = math.ceil(plan["bytes_worker"] / 1e6) + 1000
+    minutes = 10 + math.ceil(plan["seconds"] / 60)
     assert asked[first.id][2:] == [f"{megabytes}M", f"{minutes}:00"]
     run("scancel", asked[first.id][0])
     assert psutil.Process(process.pid).memory_info().rss < 500e6

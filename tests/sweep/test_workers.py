@@ -168,7 +168,7 @@ def test_a_worker_killed_for_memory_is_told_as_cell_estimate_limit_and_remedy(tm
     assert "beta = 4 seed = 0: its worker died 3 times" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("count, sockets", [(1, 3), (2, 5)])
+@pytest.mark.parametrize(("count", "sockets"), [(1, 3), (2, 5)])
 def test_local_workers_listen_on_this_machine_only(count, sockets):
     known = {id(one) for one in psutil.Process().net_connections("tcp")}
     with connect(Workers(count)) as client:

@@ -91,8 +91,6 @@ def stale_option(wildcards):
 # ---- what a job asks for ---------------------------------------------------------------------
 
 SCHEDULER_FILE = os.environ.get("MFSWEEP_SCHEDULER_FILE")
-MARGIN = 1.5
-"""What a job asks for over the estimate of `mfsweep plan`; every further attempt asks for more."""
 MEGABYTES_BESIDE_WORKERS = 1000
 """Snakemake, twice, and the process that hands out the cells."""
 MINUTES_BESIDE_CELLS = 10
@@ -107,7 +105,7 @@ def on_cluster():
 
 @cache
 def planned():
-    """Return the estimates of `mfsweep plan`, made once and kept beside the logs for the jobs."""
+    """Return what `mfsweep plan` says to ask for, found once and kept beside the logs for the jobs."""
     file, digest = RUN / "logs/plan.json", grid.config_digest(CONFIG)
     try:
         found = json.loads(file.read_text())
@@ -129,9 +127,9 @@ def planned():
 
 
 def workers_memory(wildcards, threads, attempt):
-    """Return the megabytes that a job's workers share."""
+    """Return the megabytes that a job's workers share; every further attempt asks for more."""
     each = planned()[wildcards.shard]["bytes_worker"]
-    return math.ceil(threads * attempt * MARGIN * each / 1e6)
+    return math.ceil(threads * attempt * each / 1e6)
 
 
 def job_memory(wildcards, threads, attempt):
@@ -147,7 +145,7 @@ def job_minutes(wildcards, threads, attempt):
         return 0
     cost = planned()[wildcards.shard]
     rounds = math.ceil(cost["cells"] / threads)
-    minutes = MARGIN * rounds * cost["seconds"] / cost["cells"] / 60
+    minutes = rounds * cost["seconds"] / cost["cells"] / 60
     return attempt * (MINUTES_BESIDE_CELLS + math.ceil(minutes))
 
 
