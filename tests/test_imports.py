@@ -35,6 +35,7 @@ LAYERS = [
         "sweep.folder",
         "sweep.figures",
         "sweep.lock",
+        "sweep.sbatch",
     },
     {"sweep.cell", "sweep.store", "sweep.fitted", "sweep.coordinates", "sweep.failures"},
     {"sweep.estimates", "sweep.continuum", "sweep.slurm"},

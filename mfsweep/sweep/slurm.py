@@ -2,10 +2,8 @@
 
 import asyncio
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +15,13 @@ from distributed.utils import get_ip_interface
 
 from mfsweep._errors import InputError
 from mfsweep.progress import say
+from mfsweep.sweep.sbatch import check_job
 
 if TYPE_CHECKING:
     from mfsweep.sweep.workers import Slurm
 
 NO_WORKERS = "no-workers"
 """Why tasks are cancelled when no worker ever arrives."""
-SUBMIT_SECONDS = 20
-"""How long sbatch may take to check a job."""
 LOOK_SECONDS = 10
 """How often SLURM is asked which worker jobs there are."""
 MOST_LOST = 3
@@ -78,11 +75,6 @@ def slurm_cluster(asked: "Slurm", logs: Path) -> Iterator[Any]:
         If there is no sbatch, or SLURM would refuse a job.
     """
     lifetime = _lifetime(asked.walltime)
-    if shutil.which("sbatch") is None:
-        message = (
-            "--dask slurm: there is no sbatch on the path: run this where SLURM jobs are submitted"
-        )
-        raise InputError(message)
     logs = logs.absolute()
     for path in (str(logs), sys.executable):
         if re.search(r"\s", path):
@@ -117,7 +109,8 @@ def slurm_cluster(asked: "Slurm", logs: Path) -> Iterator[Any]:
         silence_logs="CRITICAL",
     )
     with cluster:
-        _check(cluster.job_script())
+        remedy = "--partition, --account, --walltime, --memory or --cores"
+        check_job("--dask slurm", cluster.job_script(), remedy)
         cluster.adapt(minimum=asked.least, maximum=asked.most, interval="2s", wait_count=15)
         cluster.loop.add_callback(_look_after, cluster, logs)
         yield cluster
@@ -150,37 +143,6 @@ def _checked(interface: str | None) -> str | None:
             message = f"--interface {interface}: {error}"
             raise InputError(message) from error
     return interface
-
-
-def _check(script: str) -> None:
-    """Let SLURM look at a job without submitting it.
-
-    Raises
-    ------
-    InputError
-        If it would be refused, or if SLURM does not answer.
-    """
-    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
-        file.write(script)
-        file.flush()
-        try:
-            run = subprocess.run(
-                ["sbatch", "--test-only", file.name],
-                capture_output=True,
-                text=True,
-                timeout=SUBMIT_SECONDS,
-            )
-        except subprocess.TimeoutExpired as error:
-            message = f"--dask slurm: sbatch did not answer in {SUBMIT_SECONDS} s: is SLURM up?"
-            raise InputError(message) from error
-    if run.returncode:
-        asked = " ".join(re.findall(r"^#SBATCH (-[pAt] \S+|--\S+)", script, re.MULTILINE))
-        message = (
-            f"--dask slurm: SLURM refuses a worker job ({asked}): {' '.join(run.stderr.split())}: "
-            "correct --partition, --account, --walltime, --memory or --cores; sinfo lists "
-            "partitions"
-        )
-        raise InputError(message)
 
 
 # ---- jobs that never come ------------------------------------------------------------------

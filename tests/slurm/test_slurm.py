@@ -181,16 +181,29 @@ def test_a_cell_without_enough_memory_is_named_with_its_estimate_and_the_remedy(
     assert cells(tmp_path, shard, FAILED) == {(4.0, 0)}
 
 
-def test_an_unknown_partition_is_one_line_within_half_a_minute(tmp_path, start):
+PROFILE = ("snakemake", f"--snakefile={ROOT / 'Snakefile'}", "--configfile=config.yaml")
+PLACES = {
+    "--dask slurm": ("mfsweep", "simulate", "--config", "config.yaml", *DASK, "--partition"),
+    "--workflow-profile": (
+        *(*PROFILE, f"--workflow-profile={ROOT / 'workflow/profiles/slurm'}"),
+        "--default-resources",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_unknown_partition_is_one_line_within_half_a_minute(tmp_path, start, place):
     write_config(tmp_path)
     began = time.monotonic()
-    words = ("mfsweep", "simulate", "--config", "config.yaml", *DASK, "--partition", "nowhere")
-    process = start(tmp_path, *words)
-    assert process.wait(60) == 2
+    named = "slurm_partition=nowhere" if "profile" in place else "nowhere"
+    process = start(tmp_path, *PLACES[place], named)
+    assert process.wait(60) == (1 if "profile" in place else 2)
     assert time.monotonic() - began < 30
-    (line,) = (tmp_path / "err").read_text().splitlines()
-    assert line.startswith("mfsweep: --dask slurm: SLURM refuses a worker job (-p nowhere ")
-    assert "correct --partition" in line
+    told = (tmp_path / "err").read_text().splitlines()
+    (line,) = (line for line in told if line.startswith("mfsweep: "))
+    assert line.startswith(f"mfsweep: {place}: SLURM refuses a job (-p nowhere")
+    assert re.search("correct (--partition|slurm_partition)", line)
+    assert not (tmp_path / "results/tiny/shards").exists()
 
 
 def test_what_a_walltime_cut_off_is_all_that_the_next_submission_computes(overdue):

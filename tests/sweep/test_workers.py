@@ -222,7 +222,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_options_that_cannot_be_followed_are_refused(name, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("mfsweep.sweep.slurm.shutil.which", lambda _: "/bin/true")
+    monkeypatch.setattr("mfsweep.sweep.sbatch.shutil.which", lambda _: "/bin/true")
     write_config(tmp_path)
     options, expected = REFUSED[name]
     line, _ = told(capsys, *simulate(tmp_path, *options))
@@ -237,7 +237,7 @@ def test_without_sbatch_the_line_says_where_to_run(tmp_path, capsys, monkeypatch
 
 
 def test_slurm_that_does_not_answer_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("mfsweep.sweep.slurm.SUBMIT_SECONDS", 1)
+    monkeypatch.setattr("mfsweep.sweep.sbatch.SUBMIT_SECONDS", 1)
     sbatch = tmp_path / "sbatch"
     sbatch.write_text("#!/bin/sh\nexec sleep 30\n")
     sbatch.chmod(0o755)

@@ -1,5 +1,6 @@
-"""A cell that fails in Snakemake: the others go on, the page names it, the next run plans it."""
+"""What fails in Snakemake: a cell, of which the rest goes on; a profile, which runs nothing."""
 
+import shutil
 import subprocess
 import sys
 
@@ -43,3 +44,16 @@ def test_a_failed_cell_leaves_the_rest_and_a_page_that_names_it_and_is_planned_a
     status = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert f"failed: {first.id} beta = 4 seed = 1: ValueError: no luck" in status.stdout
     assert planned(tmp_path) == {*("simulate", "measure", "collect", "figures", "report", "all")}
+
+
+def test_the_profile_of_slurm_without_sbatch_is_refused_in_one_line_and_nothing_runs(tmp_path):
+    write_config(tmp_path)
+    for program in ("sh", "bash", "which"):  # the last is the executor's
+        (tmp_path / program).symlink_to(shutil.which(program))
+    options = ("--workflow-profile", ROOT / "workflow/profiles/slurm")
+    run = snakemake(tmp_path, *options, check=False, env={"PATH": str(tmp_path)})
+    assert run.returncode == 1
+    (line,) = (line for line in run.stderr.splitlines() if line.startswith("mfsweep: "))
+    assert line.startswith("mfsweep: --workflow-profile: there is no sbatch on the path: run this")
+    assert "rule simulate" not in run.stderr
+    assert not [*tmp_path.glob("results/tiny/locks/*.json")]

@@ -23,6 +23,7 @@ from mfsweep.sweep.folder import (
     write_json,
 )
 from mfsweep.sweep.lock import WORKFLOW, Lock, held
+from mfsweep.sweep.sbatch import check_job
 
 
 def refuse(error):
@@ -69,9 +70,22 @@ except MfsweepError as error:
 LOCK = Lock(RUN, [WORKFLOW], "snakemake")
 
 
+def ask_slurm():
+    """Refuse what SLURM would refuse of the profile, once and before any job is submitted."""
+    if workflow.executor_plugin.name != "slurm":
+        return
+    asked = workflow.resource_settings.default_resources or {}
+    options = {"slurm_partition": "-p", "slurm_account": "-A"}
+    words = {key: shlex.split(asked[key].raw) for key in options if key in asked}
+    lines = [f"#SBATCH {options[key]} {' '.join(words[key])}" for key in words]
+    script = "\n".join(["#!/bin/sh", *lines, "true"])
+    check_job("--workflow-profile", script, " or ".join(options))
+
+
 def take_lock():
     """Hold the run for this Snakemake, whose jobs each hold their shard."""
     try:
+        ask_slurm()
         LOCK.take()
     except MfsweepError as error:
         raise WorkflowError(f"mfsweep: {error}")
