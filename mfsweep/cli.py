@@ -58,6 +58,38 @@ def _options(
 
 
 @app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="Config file to write.")] = Path("my.yaml"),
+) -> None:
+    """Write a commented config file to start from.
+
+    Example: mfsweep init my.yaml
+    """
+    from mfsweep.sweep.config.explain import STARTER
+
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(STARTER.read_text("utf-8"))
+    except FileExistsError as error:
+        message = f"{file} exists and is kept: name another file"
+        raise InputError(message) from error
+    typer.echo(f"wrote {file}; next: mfsweep plan --config {file}")
+
+
+@app.command()
+def explain(
+    key: Annotated[str, typer.Argument(help="A key, such as time.t_end, or a section, as time.")],
+) -> None:
+    """Print what a key of the config file means.
+
+    Example: mfsweep explain grid.beta
+    """
+    from mfsweep.sweep.config.explain import explain as entry
+
+    typer.echo(entry(key))
+
+
+@app.command()
 def plan(
     config: ConfigFile = CONFIG,
     results: Results = RESULTS,

@@ -46,6 +46,23 @@ def files(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
+def test_a_starter_config_is_written_once_and_can_be_planned(tmp_path):
+    assert told("init", folder=tmp_path).stdout.startswith("wrote my.yaml; next: mfsweep plan")
+    assert "1 shards, 30 cells" in told("plan", "--config", "my.yaml", folder=tmp_path).stdout
+    (tmp_path / "my.yaml").write_text("mine")
+    again = told("init", "my.yaml", folder=tmp_path)
+    assert again.returncode == 2
+    assert again.stderr == "mfsweep: my.yaml exists and is kept: name another file\n"
+    assert (tmp_path / "my.yaml").read_text() == "mine"
+
+
+def test_a_key_is_explained(tmp_path):
+    assert (
+        "meaning  number of saved times" in told("explain", "time.n_times", folder=tmp_path).stdout
+    )
+    assert told("explain", "nothing", folder=tmp_path).returncode == 2
+
+
 def test_one_run_through_every_verb_on_dask_workers(tmp_path):
     config = write(tmp_path)
     plan = mfsweep("plan", "--config", config, "--cores", 2, folder=tmp_path)
@@ -188,7 +205,7 @@ def test_a_file_family_runs_with_its_measured_d_and_gap(tmp_path):
 
 VERBS = (
     *("plan", "simulate", "measure", "collect", "plot", "report"),
-    *("status", "prune", "verify", "show", "cluster"),
+    *("status", "prune", "verify", "show", "cluster", "init", "explain"),
 )
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from mfsweep._errors import InputError
 from mfsweep.sweep.config import Config, Geom, config_schema, load_config
+from mfsweep.sweep.config.explain import entries, explain
 
 ROOT = Path(__file__).parents[2]
 NAN, INF = math.nan, math.inf
@@ -538,18 +539,31 @@ def keys_of(schema, definitions, prefix=""):
 
 
 def test_the_readme_lists_every_key_of_the_schema_with_its_default():
-    text = (ROOT / "config/README.md").read_text("utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
-    listed = {row[0].strip("`"): row[2].strip("`") for row in rows if len(row) >= 3}
     schema = config_schema()
-    keys = dict(keys_of(schema, schema["$defs"]))
-    overrides = {key for key in keys if key.startswith("overrides[i].")}
-    assert overrides <= listed.keys()
-    assert {key: listed.get(key) for key in keys.keys() - overrides} == {
-        key: keys[key] for key in keys.keys() - overrides
-    }
-    dotted = {key for key in listed if re.match(r"^[a-z]+(\[i\])?\.", key)}
-    assert dotted <= keys.keys(), "the README lists a key that the schema does not know"
+    keys, listed = dict(keys_of(schema, schema["$defs"])), entries()
+    assert listed.keys() == keys.keys()
+    told = {key: texts["default"] for key, texts in listed.items() if "default" in texts}
+    assert told == {key: keys[key] for key in told}
+    assert {key for key in keys if key not in told} == {k for k in keys if "overrides" in k}
+
+
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ("families.mine.b", "families.{label}.b"),
+        ("overrides[2].seed", "overrides[i].seed"),
+        ("initial.components.tilt", "initial.components[i].tilt"),
+        ("run", "run"),
+    ],
+)
+def test_a_key_is_explained_by_any_label_and_number(asked, key):
+    assert explain(asked).splitlines()[0] == key
+
+
+def test_a_section_lists_its_keys_and_an_unknown_key_its_nearest():
+    assert explain("time").split() == ["time.t_end", "time.n_times"]
+    with pytest.raises(InputError, match=r"^time\.tend: not a key .* nearest is time\.t_end$"):
+        explain("time.tend")
 
 
 def test_the_default_config_uses_every_family_that_it_defines():
