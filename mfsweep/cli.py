@@ -212,16 +212,31 @@ def collect(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = No
 
 
 @app.command()
-def plot(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = None) -> None:
+def plot(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    figure: Annotated[
+        list[str] | None, typer.Option("--figure", help="Only this figure (may be repeated).")
+    ] = None,
+    style: Annotated[
+        Path | None, typer.Option("--style", help="A matplotlib style file of your own.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Folder to write to; figures in the run's folder.")
+    ] = None,
+    _: Log = None,
+) -> None:
     """Draw the figures from the stores.
 
-    Example: mfsweep plot --config config/config.yaml
+    Example: mfsweep plot --config config/config.yaml --figure w2_curves --to paper
     """
+    from contextlib import nullcontext
+
     from mfsweep.plotting import write_figures
 
     settings, folder = _open(config, results)
-    with _holding(folder, ["figures"], "mfsweep plot"):
-        for path in write_figures(settings, folder):
+    with _holding(folder, ["figures"], "mfsweep plot") if to is None else nullcontext():
+        for path in write_figures(settings, folder, figure or (), style, to):
             typer.echo(path)
 
 

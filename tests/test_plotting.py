@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 from PIL import Image
 
-from mfsweep._errors import StoreError
+from mfsweep._errors import InputError, StoreError
 from mfsweep._types import STATUSES
 from mfsweep.plotting import (
     distances,
+    draw_figures,
     read_orbit,
     read_panels,
     switch_times,
@@ -96,18 +98,39 @@ def test_files_say_what_made_them(run, written):
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf"])
-def test_only_the_asked_format_is_written_and_twice_with_the_same_bytes(
-    run, tmp_path, monkeypatch, suffix
-):
+def test_only_the_asked_format_is_written_and_twice_with_the_same_bytes(run, tmp_path, suffix):
     config, folder = run
-    for store in ("curves.zarr", "switch_times.zarr", "laws.zarr", "bound.zarr", "shards"):
-        (tmp_path / store).symlink_to(folder / store)
-    monkeypatch.setattr("mfsweep.plotting.figure_names", lambda _: ("w2_curves",))
     figures = config.figures.model_copy(update={"formats": (suffix,)})
     config = config.model_copy(update={"figures": figures})
-    first, second = ([p.read_bytes() for p in write_figures(config, tmp_path)] for _ in range(2))
-    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {f".{suffix}"}
-    assert first == second
+    only = ["w2_curves"]
+    first, second = (write_figures(config, folder, only, to=tmp_path / name) for name in "ab")
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {f"w2_curves.{suffix}"}
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_a_style_file_comes_after_the_own_style(run, tmp_path):
+    style = tmp_path / "mine.mplstyle"
+    style.write_text("axes.titlesize: 15\n")
+    ((name, figure),) = draw_figures(*run, ["distances"], style)
+    (_, plain), *_ = draw_figures(*run, ["distances"])
+    assert name == "distances"
+    assert {axis.title.get_fontsize() for axis in titled(figure)} == {15.0}
+    assert {axis.title.get_fontsize() for axis in titled(plain)} == {9.0}
+    assert {text.get_fontfamily()[0] for text in figure.findobj(Text)} == {"STIXGeneral"}
+
+
+@pytest.mark.parametrize("text", ["axes.titlesize: 15pt\n", None])
+def test_what_is_no_style_file_is_refused(run, tmp_path, text):
+    style = tmp_path / "mine.mplstyle"
+    if text is not None:
+        style.write_text(text)
+    with pytest.raises(InputError, match=r"mine\.mplstyle cannot be read .* name a matplotlib"):
+        next(draw_figures(*run, (), style))
+
+
+def test_a_figure_that_the_run_has_not_is_refused_with_those_that_it_has(run):
+    with pytest.raises(InputError, match="--figure nothing: this config has w2_curves, distances"):
+        next(draw_figures(*run, ["nothing"]))
 
 
 def test_a_run_that_is_not_collected_is_refused(run, tmp_path):

@@ -1,13 +1,15 @@
 """Figures of a run: xarray Datasets in, matplotlib Figures out, and the files they go to."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from mfsweep._errors import InputError
 from mfsweep.plotting.cells import Orbit, read_orbit
 from mfsweep.plotting.continuum import continuum
 from mfsweep.plotting.curves import distances, w2_curves
@@ -39,8 +41,10 @@ __all__ = [
 _TOKENS = {2: tokens_circle, 3: tokens_sphere}
 
 
-def draw_figures(config: Config, run_folder: Path) -> Iterator[tuple[str, Figure]]:
-    """Draw every figure of a run under `STYLE`, one at a time.
+def draw_figures(
+    config: Config, run_folder: Path, only: Sequence[str] = (), style: Path | None = None
+) -> Iterator[tuple[str, Figure]]:
+    """Draw the figures of a run under `STYLE`, one at a time.
 
     Parameters
     ----------
@@ -48,12 +52,26 @@ def draw_figures(config: Config, run_folder: Path) -> Iterator[tuple[str, Figure
         What the figures show.
     run_folder
         Folder of the run, results/{run}, after collect.
+    only
+        Names of the figures to draw; all if there are none.
+    style
+        A matplotlib style file, whose settings come after `STYLE`.
 
     Yields
     ------
     str, Figure
         The names of `figure_names`, in that order, and the figures.
+
+    Raises
+    ------
+    InputError
+        If the run has no such figure, or the style file cannot be read.
     """
+    names = figure_names(config)
+    if unknown := [name for name in only if name not in names]:
+        message = f"--figure {unknown[0]}: this config has {', '.join(names)}"
+        raise InputError(message)
+    settings = STYLE | ({} if style is None else _read_style(style))
     panels = read_panels(config, run_folder)
     draw: dict[str, Callable[[], Figure]] = {
         "w2_curves": partial(w2_curves, panels),
@@ -64,17 +82,33 @@ def draw_figures(config: Config, run_folder: Path) -> Iterator[tuple[str, Figure
     }
     for d, name in TOKEN_FIGURES.items():
         draw[name] = partial(_tokens, panels, d, run_folder)
-    for name in figure_names(config):
-        with mpl.rc_context(STYLE):
-            yield name, draw[name]()
+    for name in names:
+        if not only or name in only:
+            with mpl.rc_context(settings):
+                yield name, draw[name]()
+
+
+def _read_style(path: Path) -> dict[Any, Any]:
+    try:
+        return dict(mpl.rc_params_from_file(path, fail_on_error=True, use_default_template=False))
+    except (OSError, ValueError, KeyError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        message = f"--style {path} cannot be read ({reason}): name a matplotlib style file"
+        raise InputError(message) from error
 
 
 def _tokens(panels: tuple[Panel, ...], d: int, run_folder: Path) -> Figure:
     return _TOKENS[d](read_orbit(panels, d, run_folder))
 
 
-def write_figures(config: Config, run_folder: Path) -> list[Path]:
-    """Write every figure of a run in every format that the config names.
+def write_figures(
+    config: Config,
+    run_folder: Path,
+    only: Sequence[str] = (),
+    style: Path | None = None,
+    to: Path | None = None,
+) -> list[Path]:
+    """Write figures of a run in every format that the config names.
 
     The files carry what every store carries, the config itself included (PNG: text `Provenance`,
     PDF: `Keywords`; both JSON), and nothing that changes from one call to the next.
@@ -85,16 +119,25 @@ def write_figures(config: Config, run_folder: Path) -> list[Path]:
         What the figures show; `config.figures` holds formats and resolution.
     run_folder
         Folder of the run, results/{run}, after collect.
+    only, style
+        As `draw_figures` takes them.
+    to
+        Folder of the files; figures of the run's folder by default.
 
     Returns
     -------
     list of Path
         The files, in the order of `figure_files`.
+
+    Raises
+    ------
+    InputError
+        As `draw_figures`.
     """
-    folder = run_folder / "figures"
-    folder.mkdir(exist_ok=True)
+    folder = run_folder / "figures" if to is None else to
+    folder.mkdir(parents=to is not None, exist_ok=True)
     written = []
-    for name, figure in draw_figures(config, run_folder):
+    for name, figure in draw_figures(config, run_folder, only, style):
         for suffix in config.figures.formats:
             path = folder / f"{name}.{suffix}"
             metadata = _metadata(config, name, suffix)
