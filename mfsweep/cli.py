@@ -221,6 +221,9 @@ def plot(
     style: Annotated[
         Path | None, typer.Option("--style", help="A matplotlib style file of your own.")
     ] = None,
+    width: Annotated[
+        str, typer.Option("--width", help="Of a journal's page: single column, or double.")
+    ] = "double",
     to: Annotated[
         Path | None, typer.Option("--to", help="Folder to write to; figures in the run's folder.")
     ] = None,
@@ -236,7 +239,7 @@ def plot(
 
     settings, folder = _open(config, results)
     with _holding(folder, ["figures"], "mfsweep plot") if to is None else nullcontext():
-        for path in write_figures(settings, folder, figure or (), style, to):
+        for path in write_figures(settings, folder, figure or (), style, width, to):
             typer.echo(path)
 
 

@@ -26,7 +26,7 @@ from mfsweep.plotting import (
     write_figures,
 )
 from mfsweep.plotting.panels import flagged
-from mfsweep.plotting.style import MARKS, STYLE, panel_grid
+from mfsweep.plotting.style import MARKS, STYLE, WIDTHS, panel_grid
 from mfsweep.plotting.switching import ARROW
 from mfsweep.plotting.tokens import camera, gather, project
 from mfsweep.sweep.figures import figure_files, figure_names
@@ -274,13 +274,30 @@ def test_the_law_in_beta_is_drawn_where_aic_prefers_it(panels):
 
 
 def test_the_figure_grows_and_says_when_it_leaves_shards_out(panels):
-    few, axes, _ = panel_grid(panels[:1] * 8, 4, (2.0, 2.0))
-    more, _, _ = panel_grid(panels[:1] * 16, 4, (2.0, 2.0))
-    assert len(axes) == 8
-    assert tuple(more.get_size_inches()) == (8.0, 2 * few.get_size_inches()[1])
-    capped, axes, _ = panel_grid(panels[:1] * 50, 4, (2.0, 2.0))
+    few, axes, _ = panel_grid(panels[:1] * 6, (2.0, 2.0))
+    more, _, _ = panel_grid(panels[:1] * 12, (2.0, 2.0))
+    assert len(axes) == 6
+    assert tuple(more.get_size_inches()) == (7.0, 2 * few.get_size_inches()[1])
+    capped, axes, _ = panel_grid(panels[:1] * 50, (2.0, 2.0))
     assert len(axes) == 48
-    assert capped.get_suptitle() == "the first 48 of 50 shards"
+    assert "the first 48 of 50 shards" in capped.get_suptitle()
+
+
+@pytest.mark.parametrize(("width", "inches"), WIDTHS.items())
+def test_figures_have_the_width_of_a_page_and_nothing_leaves_them(run, width, inches):
+    for name, figure in draw_figures(*run, width=width):
+        wide, high = figure.get_size_inches()
+        assert 0.85 * inches < wide <= inches, name
+        figure.draw_without_rendering()
+        (legend,) = figure.legends
+        box = legend.get_window_extent().transformed(figure.dpi_scale_trans.inverted())
+        assert 0 <= box.x0 < box.x1 <= wide, name
+        assert 0 <= box.y0 < box.y1 <= high, name
+
+
+def test_a_width_that_is_none_is_refused(run):
+    with pytest.raises(InputError, match="--width 3: must be one of single, double"):
+        next(draw_figures(*run, width="3"))
 
 
 def test_medians_take_censored_cells_as_later_than_everything(panels):

@@ -14,7 +14,7 @@ from mfsweep.plotting.cells import Orbit, read_orbit
 from mfsweep.plotting.continuum import continuum
 from mfsweep.plotting.curves import distances, w2_curves
 from mfsweep.plotting.panels import Panel, read_panels
-from mfsweep.plotting.style import STYLE
+from mfsweep.plotting.style import STYLE, WIDTHS
 from mfsweep.plotting.switching import switch_times
 from mfsweep.plotting.terms import bound_terms
 from mfsweep.plotting.tokens import tokens_circle, tokens_sphere
@@ -42,7 +42,11 @@ _TOKENS = {2: tokens_circle, 3: tokens_sphere}
 
 
 def draw_figures(
-    config: Config, run_folder: Path, only: Sequence[str] = (), style: Path | None = None
+    config: Config,
+    run_folder: Path,
+    only: Sequence[str] = (),
+    style: Path | None = None,
+    width: str = "double",
 ) -> Iterator[tuple[str, Figure]]:
     """Draw the figures of a run under `STYLE`, one at a time.
 
@@ -56,6 +60,8 @@ def draw_figures(
         Names of the figures to draw; all if there are none.
     style
         A matplotlib style file, whose settings come after `STYLE`.
+    width
+        Key of `WIDTHS`; a style file's own figure.figsize comes before it.
 
     Yields
     ------
@@ -65,13 +71,17 @@ def draw_figures(
     Raises
     ------
     InputError
-        If the run has no such figure, or the style file cannot be read.
+        If the run has no such figure, there is no such width, or the style file cannot be read.
     """
     names = figure_names(config)
     if unknown := [name for name in only if name not in names]:
         message = f"--figure {unknown[0]}: this config has {', '.join(names)}"
         raise InputError(message)
-    settings = STYLE | ({} if style is None else _read_style(style))
+    if width not in WIDTHS:
+        message = f"--width {width}: must be one of {', '.join(WIDTHS)}"
+        raise InputError(message)
+    page = {"figure.figsize": (WIDTHS[width], STYLE["figure.figsize"][1])}
+    settings = STYLE | page | ({} if style is None else _read_style(style))
     panels = read_panels(config, run_folder)
     draw: dict[str, Callable[[], Figure]] = {
         "w2_curves": partial(w2_curves, panels),
@@ -106,6 +116,7 @@ def write_figures(
     run_folder: Path,
     only: Sequence[str] = (),
     style: Path | None = None,
+    width: str = "double",
     to: Path | None = None,
 ) -> list[Path]:
     """Write figures of a run in every format that the config names.
@@ -119,7 +130,7 @@ def write_figures(
         What the figures show; `config.figures` holds formats and resolution.
     run_folder
         Folder of the run, results/{run}, after collect.
-    only, style
+    only, style, width
         As `draw_figures` takes them.
     to
         Folder of the files; figures of the run's folder by default.
@@ -137,7 +148,7 @@ def write_figures(
     folder = run_folder / "figures" if to is None else to
     folder.mkdir(parents=to is not None, exist_ok=True)
     written = []
-    for name, figure in draw_figures(config, run_folder, only, style):
+    for name, figure in draw_figures(config, run_folder, only, style, width):
         for suffix in config.figures.formats:
             path = folder / f"{name}.{suffix}"
             metadata = _metadata(config, name, suffix)

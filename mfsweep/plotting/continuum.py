@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from mfsweep._types import Array, Estimator
 from mfsweep.analysis.certification import RESOLVED
 from mfsweep.plotting.panels import Panel
-from mfsweep.plotting.style import legend_below, say_in
+from mfsweep.plotting.style import columns_of, legend_below, say_in
 
 COMPARED: tuple[Estimator, ...] = ("crossover", "turnaround")
-_SIZE = (2.3, 2.2)
+_SIZE = (1.6, 1.6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +92,11 @@ def continuum(panels: Sequence[Panel]) -> Figure:
     counts = sorted({panel.shard.n_tokens for row in rows for panel in row.particles})
     shades = np.linspace(0.9, 0.15, len(counts))
     colours = {n: to_hex(colormaps["viridis"](s)) for n, s in zip(counts, shades, strict=True)}
-    size = (_SIZE[0] * 4, _SIZE[1] * len(rows) + 0.6)
+    columns, width = columns_of(4, _SIZE[0])
+    lines = len(rows) * (4 // columns)
+    size = (width * columns, _SIZE[1] * width / _SIZE[0] * lines + 0.6)
     figure = Figure(figsize=size, layout="constrained")
-    table = figure.subplots(len(rows), 4, squeeze=False)
+    table = figure.subplots(lines, columns, squeeze=False).reshape(len(rows), 4)
     for axes, row in zip(table, rows, strict=True):
         for axis, (estimator, scale) in zip(
             axes, [(name, scale) for name in COMPARED for scale in ("log", "linear")], strict=True
@@ -102,7 +104,7 @@ def continuum(panels: Sequence[Panel]) -> Figure:
             _draw(axis, row, estimator, colours)
             axis.set_xscale(scale)
             if scale == "log":
-                axis.xaxis.set_major_locator(FixedLocator(row.betas.tolist()))
+                axis.xaxis.set_major_locator(FixedLocator(row.betas.tolist(), nbins=4))
                 axis.xaxis.set_minor_locator(NullLocator())
                 axis.xaxis.set_major_formatter(FuncFormatter(lambda beta, _: f"{beta:.4g}"))
             axis.set_xlabel(rf"$\beta$ ({scale} axis)")

@@ -20,7 +20,7 @@ from mfsweep.plotting.style import (
     say_in,
 )
 
-_SIZE = (2.6, 2.3)
+_SIZE = (2.1, 1.9)
 _LOWEST = 1e-7
 """Distances below it are roundoff and stay below the axis."""
 _TIME = r"time $t$ (dimensionless)"
@@ -39,7 +39,7 @@ def w2_curves(panels: Sequence[Panel]) -> Figure:
     Figure
         Lines: medians over seeds; bands: their middle half; logarithmic distance axis.
     """
-    figure, axes, _ = panel_grid(panels, 4, _SIZE)
+    figure, axes, _ = panel_grid(panels, _SIZE)
     colours = beta_colours(panels)
     for axis, panel in zip(axes, panels, strict=False):
         draw_curve(axis, panel, "w2_metastable", colours, "-", band=True)
@@ -68,7 +68,7 @@ def distances(panels: Sequence[Panel]) -> Figure:
     Figure
         Medians over seeds; solid: to E; dashed: to V's eigenspace of largest real part.
     """
-    figure, axes, _ = panel_grid(panels, 4, _SIZE)
+    figure, axes, _ = panel_grid(panels, _SIZE)
     colours = beta_colours(panels)
     for axis, panel in zip(axes, panels, strict=False):
         draw_curve(axis, panel, "distance_dominant", colours, "-")

@@ -1,8 +1,10 @@
 """How figures look: fonts, colours that survive grey print and colour blindness, panel grids."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.artist import Artist
@@ -15,7 +17,10 @@ from mfsweep._types import Estimator
 from mfsweep.plotting.panels import Panel
 from mfsweep.sweep.grid import Shard
 
+WIDTHS = {"single": 3.4, "double": 7.0}
+"""Inches of one column of a journal's page, and of two."""
 STYLE: dict[Any, Any] = {
+    "figure.figsize": (WIDTHS["double"], 4.0),  # of which the width counts, and no figure is wider
     "font.family": "STIXGeneral",
     "font.size": 9.0,
     "axes.titlesize": 9.0,
@@ -42,7 +47,9 @@ MARKS: dict[Estimator, tuple[str, str]] = {
 }
 """Colour and marker of each estimator."""
 MAX_PANELS = 48
-_LEAST_WIDTH = 5.0  # inches, for the legend
+_WIDEST_PANEL = 1.7  # over its least width
+_ENTRY, _LETTER = 0.58, 0.052  # inches of a legend's entry without its text, and of a letter
+_TEX = re.compile(r"\\\w+")
 _MOST_ENTRIES = 8
 
 
@@ -76,8 +83,23 @@ def _tex(value: float) -> str:
     return r"\infty" if np.isinf(value) else f"{value:.4g}"
 
 
+def columns_of(count: int, least: float) -> tuple[int, float]:
+    """Return how many columns of panels fit into a figure, and the width of each in inches.
+
+    Parameters
+    ----------
+    count
+        Number of panels.
+    least
+        Least width of a panel in inches.
+    """
+    width = mpl.rcParams["figure.figsize"][0]
+    columns = _columns(count, max(1, int(width / least)))
+    return columns, min(width / columns, _WIDEST_PANEL * least)
+
+
 def panel_grid(
-    panels: Sequence[Panel], most_columns: int, size: tuple[float, float], below: float = 0.0
+    panels: Sequence[Panel], size: tuple[float, float], below: float = 0.0
 ) -> tuple[Figure, list[Axes], list[Axes]]:
     """Make a figure with one titled panel a shard, at most `MAX_PANELS` of them.
 
@@ -85,10 +107,8 @@ def panel_grid(
     ----------
     panels
         What the figure shows.
-    most_columns
-        Largest number of columns; the figure grows downward.
     size
-        Width and height of one panel in inches.
+        Least width of a panel in inches and its height then; the figure grows downward.
     below
         Height of the empty room beneath each panel in inches.
 
@@ -99,11 +119,11 @@ def panel_grid(
         if panels are left out.
     """
     shown = panels[:MAX_PANELS]
-    columns = _columns(len(shown), most_columns)
+    columns, width = columns_of(len(shown), size[0])
     rows = -(-len(shown) // columns)
-    heights = [size[1], below] if below else [size[1]]
-    width = max(size[0] * columns, _LEAST_WIDTH)
-    figure = Figure(figsize=(width, sum(heights) * rows), layout="constrained")
+    height = size[1] * width / size[0]
+    heights = [height, below] if below else [height]
+    figure = Figure(figsize=(width * columns, sum(heights) * rows), layout="constrained")
     table = figure.subplots(
         rows * len(heights), columns, squeeze=False, height_ratios=heights * rows
     )
@@ -126,10 +146,15 @@ def _columns(count: int, most: int) -> int:
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Put a legend beneath all panels, filled row by row."""
-    fitting = max(1, int(figure.get_figwidth() / 1.3))
-    rows = -(-len(handles) // fitting)
-    columns = -(-len(handles) // rows)
+    """Put a legend beneath all panels, filled row by row, in as many columns as fit."""
+    letters = [len(_TEX.sub("x", str(one.get_label()))) for one in handles]
+    inches = [_ENTRY + _LETTER * count for count in letters]
+    columns = next(
+        count
+        for count in range(len(handles), 0, -1)
+        if count == 1 or sum(max(inches[k::count]) for k in range(count)) <= figure.get_figwidth()
+    )
+    columns = -(-len(handles) // -(-len(handles) // columns))  # as even rows as can be
     figure.legend(
         handles=[handle for k in range(columns) for handle in handles[k::columns]],
         loc="outside lower center",

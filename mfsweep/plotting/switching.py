@@ -15,7 +15,7 @@ from mfsweep.plotting.style import MARKS, legend_below, panel_grid, say_in
 
 ARROW = r"$\uparrow$"
 """Marker of a censored cell, at its lower bound."""
-_SIZE = (4.2, 2.6)
+_SIZE = (3.4, 2.3)
 _ENTRY_HEIGHT = 0.18  # of one line of a legend, in inches
 _SHIFT = {"entry": -0.75, "turnaround": -0.25, "exit": 0.25, "crossover": 0.75}
 """Where an estimator's points lie beside their beta, in units of the room that it has."""
@@ -45,7 +45,7 @@ def switch_times(panels: Sequence[Panel]) -> Figure:
     ]
     most = max(sum(1 + len(laws) for laws in of_panel.values()) for of_panel in lines)
     below = _ENTRY_HEIGHT * (most + 2)
-    figure, axes, rooms = panel_grid(panels, 2, _SIZE, below)
+    figure, axes, rooms = panel_grid(panels, _SIZE, below)
     for axis, room, panel, of_panel in zip(axes, rooms, panels, lines, strict=False):
         for name, laws in of_panel.items():
             _points(axis, panel, name)

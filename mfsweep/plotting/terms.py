@@ -12,7 +12,7 @@ from mfsweep.plotting.curves import draw_curve, finish_time, scale_distance
 from mfsweep.plotting.panels import Panel
 from mfsweep.plotting.style import beta_colours, beta_handles, legend_below, panel_grid
 
-_SIZE = (2.6, 2.3)
+_SIZE = (2.1, 1.9)
 _ZERO = "black"
 
 
@@ -30,7 +30,7 @@ def bound_terms(panels: Sequence[Panel]) -> Figure:
         Medians over seeds. Coloured: W2 from the tokens to the zero-temperature flow (coupling);
         black: from that flow to the metastable target, with the predicted rate dashed beside it.
     """
-    figure, axes, _ = panel_grid(panels, 4, _SIZE)
+    figure, axes, _ = panel_grid(panels, _SIZE)
     colours = beta_colours(panels)
     for axis, panel in zip(axes, panels, strict=False):
         draw_curve(axis, panel, "w2_stability", colours, "-")

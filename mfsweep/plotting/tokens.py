@@ -1,19 +1,21 @@
 """Tokens of one cell on the circle or the sphere, at a few telling times."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
 from mfsweep._types import Array, Basis
 from mfsweep.dynamics.sphere import normalise
 from mfsweep.plotting.cells import Orbit
-from mfsweep.plotting.style import BLUE, ORANGE, say_in, title
+from mfsweep.plotting.style import BLUE, ORANGE, columns_of, legend_below, say_in, title
 
-_SIZE = 2.3
-_AREA = {2: 1200.0, 3: 2400.0}  # of all markers of a picture together, square points, by d
+_SIZE = 1.6  # least width of a picture in inches
+_AREA = {2: 230.0, 3: 450.0}  # of all markers of a picture, square points a square inch, by d
 _WIDTH = 0.04  # of the boxes of space in which tokens share a marker
 _APART = 0.07  # between the rings of the two basins on the circle
 _BASINS = ((True, BLUE, "o", "+"), (False, ORANGE, "^", "-"))
@@ -37,9 +39,8 @@ def tokens_circle(orbit: Orbit | None) -> Figure:
     if orbit is None:
         return _nothing()
     moments = orbit.moments()
-    figure = Figure(figsize=(_SIZE * len(moments), _SIZE + 0.9), layout="constrained")
-    axes = figure.subplots(1, len(moments), squeeze=False)[0]
-    for axis, (text, k) in zip(axes, moments, strict=True):
+    figure, axes, width = _pictures(len(moments), 1)
+    for axis, (text, k) in zip(axes[0], moments, strict=True):
         _frame(axis, f"{text}\n$t={orbit.times[k]:.3g}$")
         _line(axis, orbit.dominant, "-")
         _line(axis, orbit.weights.terminal(), "--")
@@ -47,7 +48,7 @@ def tokens_circle(orbit: Orbit | None) -> Figure:
             chosen = orbit.basin == bound
             x, mass = gather(orbit.tokens[k][chosen], orbit.mass[chosen])
             radius = 1.0 + (_APART if bound else -_APART)
-            _scatter(axis, radius * x, mass, _AREA[2], colour, marker)
+            _scatter(axis, radius * x, mass, _AREA[2] * width**2, colour, marker)
     lines = [Line2D([], [], color="0.4", label=r"$E$")] if orbit.dominant.size else []
     lines += [Line2D([], [], color="0.4", ls="--", label=r"$V$'s dominant direction")]
     _finish(figure, orbit, lines)
@@ -71,8 +72,7 @@ def tokens_sphere(orbit: Orbit | None) -> Figure:
     if orbit is None:
         return _nothing()
     moments = orbit.moments()
-    figure = Figure(figsize=(_SIZE * len(moments), 2 * _SIZE + 0.9), layout="constrained")
-    axes = figure.subplots(2, len(moments), squeeze=False)
+    figure, axes, width = _pictures(len(moments), 2)
     view = camera(orbit.dominant, orbit.weights.terminal())
     for column, (text, k) in zip(axes.T, moments, strict=True):
         for axis, near in zip(column, (True, False), strict=True):
@@ -83,13 +83,27 @@ def tokens_sphere(orbit: Orbit | None) -> Figure:
                 chosen = orbit.basin == bound
                 x, mass = gather(orbit.tokens[k][chosen], orbit.mass[chosen])
                 here = ((x @ view[2]) >= 0) == near
-                _scatter(axis, project(x[here], view), mass[here], _AREA[3], colour, marker)
+                area = _AREA[3] * width**2
+                _scatter(axis, project(x[here], view), mass[here], area, colour, marker)
     for axis, text in zip(axes[:, 0], ("near hemisphere", "far hemisphere"), strict=True):
         axis.text(-1.2, 0.0, text, rotation=90, ha="center", va="center")
     e = _space_handle(orbit.dominant, "P", "-", r"$E$")
     v = _space_handle(orbit.weights.terminal(), "X", "--", r"$V$'s dominant eigenspace")
     _finish(figure, orbit, [e, v] if orbit.dominant.size else [v])
     return figure
+
+
+def _pictures(count: int, each: int) -> tuple[Figure, NDArray[Any], float]:
+    """Return a figure, its axes (each, count), pictures of one moment beneath each other, width."""
+    columns, width = columns_of(count, _SIZE)
+    rows = -(-count // columns)
+    size = (width * columns, width * each * rows + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    table = figure.subplots(rows * each, columns, squeeze=False)
+    axes = table.reshape(rows, each, columns).swapaxes(0, 1).reshape(each, -1)
+    for axis in axes[:, count:].ravel():
+        axis.set_axis_off()
+    return figure, axes[:, :count], width
 
 
 def gather(x: Array, mass: Array) -> tuple[Array, Array]:
@@ -195,11 +209,11 @@ def _finish(figure: Figure, orbit: Orbit, lines: Sequence[Line2D]) -> None:
         )
         for bound, colour, marker, sign in (_BASINS if orbit.dominant.size else _BASINS[:1])
     ]
-    figure.legend(handles=[*handles, *lines], loc="outside lower center", ncols=4)
+    legend_below(figure, [*handles, *lines])
 
 
 def _nothing() -> Figure:
-    figure = Figure(figsize=(2 * _SIZE, _SIZE), layout="constrained")
+    figure = Figure(figsize=(3 * _SIZE, _SIZE), layout="constrained")
     axis = figure.subplots()
     axis.set_axis_off()
     say_in(axis, "no cell of this dimension has been computed")
