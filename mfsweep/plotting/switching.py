@@ -115,7 +115,7 @@ def _laws(panel: Panel, estimator: Estimator) -> list[Line2D]:
     drawn = [Line2D(x, y, color=colour, label=label)]
     if linear.aic < log.aic - _PREFERRED_BY:
         y = linear.intercept.item() + linear.slope.item() * x
-        label = rf"{_slope(linear)} per unit of $\beta$ (preferred by AIC)"
+        label = rf"{_slope(linear)} per unit of $\beta$, by AIC"
         drawn += [Line2D(x, y, color=colour, ls=":", label=label)]
     if np.isfinite(predicted := log.predicted_slope.item()):
         centre, height = _centre(panel, estimator)
