@@ -76,7 +76,7 @@ def ask_slurm():
         return
     asked = workflow.resource_settings.default_resources or {}
     options = {"slurm_partition": "-p", "slurm_account": "-A"}
-    words = {key: shlex.split(asked[key].raw) for key in options if key in asked}
+    words = {key: shlex.split(str(asked[key].raw)) for key in options if key in asked}
     lines = [f"#SBATCH {options[key]} {' '.join(words[key])}" for key in words]
     script = "\n".join(["#!/bin/sh", *lines, "true"])
     check_job("--workflow-profile", script, " or ".join(options))
