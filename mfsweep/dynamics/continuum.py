@@ -150,7 +150,8 @@ def simulate_continuum(
     times
         Increasing dimensionless times >= 0, shape (time,).
     resolution
-        kappa: a cell at y is at most kappa min(widest, (beta |B^T y|)^{-1/2}) wide; in (0, 2].
+        kappa: a cell at y is at most kappa min(widest, (beta |B^T y|)^{-1/2}) wide, and narrower
+        where the velocity rises steeply (see `mfsweep.dynamics.mesh`); in (0, 2].
     widest
         Bound on a cell's width at resolution 1, radians, in (0, 1].
     rtol, atol

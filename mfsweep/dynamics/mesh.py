@@ -8,11 +8,15 @@ cell at y may be as wide as
 Joining keeps the moments of order 0 to 3 of the mass, cutting keeps mass and mean: an offset of a
 narrow cluster far below h, which decides when it leaves an unstable direction, is not touched.
 
-Between tokens that follow a cluster and tokens that do not, the velocity jumps over an angle of
-order 1 / beta, far below h. Tokens leave such a layer within a time of order 1 / beta, so what
-opens there is a void whose density falls like e^{-beta t}. A cell across the layer is therefore
-torn: its two points part, and the cell between them is left empty. Cutting it like a stretched
-cell would fill the void with mass, which would hold the cluster back.
+Between tokens that follow one cluster and tokens that follow another, the velocity changes within
+an ever thinner layer: where the softmax is spread over an angle s it expands the tokens at the rate
+R ~ |V| beta |B^T y| s^2, over an angle 1 / (beta |B^T y| s). So that the layer keeps its cells, the
+velocity may also change by no more than SHEAR |V|_2 h(y) across a cell. What the layer thins out
+is the tail behind a cluster, which holds it back later, so this decides when the cluster leaves.
+
+The layer ends as thin as 1 / beta, a void whose density falls like e^{-beta t}. Its middle cell is
+torn once R > TORN |V|_2, too fast to be followed: its two points part, and the cell between them
+is left empty.
 """
 
 import math
@@ -39,9 +43,10 @@ ZERO = -1e300
 """Log-mass of an empty cell: below every other, and finite."""
 VOID = -1e200
 """Log-mass below which a cell counts as empty; empty cells may be of any width."""
-TORN, TORN_LEAST = 2.0, 0.5
-"""A wide cell is torn where its expansion rate exceeds TORN times the lesser rate of the cells
-beside it by TORN_LEAST |V|_2."""
+SHEAR = 0.3
+"""Largest change of the velocity across a cell, in units of |V|_2 h."""
+TORN = 30.0
+"""A wide cell that expands faster than TORN |V|_2, and than the two beside it, is torn."""
 JOIN, JOINED, LAID, WIDENED = 0.3, 0.8, 0.75, 0.4
 """Cells narrower than JOIN h are joined where they stay under JOINED h, or widened to WIDENED h
 where an empty cell is beside them; the first ones are LAID h wide."""
@@ -112,6 +117,13 @@ def width_allowed(theta: float, B: Array, beta: float, resolution: float, widest
 
 
 @njit(cache=True, error_model="numpy")
+def _allowed(low: float, high: float, rate: float, scale: float, rule: Any) -> float:
+    """Width allowed between two angles that part at this rate: h, or less for SHEAR."""
+    allowed: float = width_allowed((low + high) / 2, *rule)
+    return allowed if rate <= SHEAR * scale else allowed * SHEAR * scale / rate
+
+
+@njit(cache=True, error_model="numpy")
 def _mass(cell: Array) -> float:
     """Log-mass of a cell."""
     return log_add(cell[2], cell[3])
@@ -136,7 +148,7 @@ def _widen(left: Array, right: Array, fraction: float, wanted: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _join_narrow(edges: Array, velocity: Array, cells: Array, rule: Any) -> int:
+def _join_narrow(edges: Array, velocity: Array, cells: Array, scale: float, rule: Any) -> int:
     """Join narrow cells (n, 4) in place, edges and their velocities too; return how many stay.
 
     A narrow cell beside an empty one too wide to be joined is widened into it instead.
@@ -145,7 +157,8 @@ def _join_narrow(edges: Array, velocity: Array, cells: Array, rule: Any) -> int:
     joined = np.empty(4)
     for k in range(1, len(cells)):
         low, middle, high = edges[last], edges[last + 1], edges[k + 1]
-        allowed = width_allowed((low + high) / 2, *rule)
+        rate = (velocity[k + 1] - velocity[last]) / (high - low)
+        allowed = _allowed(low, high, rate, scale, rule)
         narrow = min(middle - low, high - middle) < JOIN * allowed
         fraction = (middle - low) / (high - low)
         if narrow and high - low <= JOINED * allowed:
@@ -174,18 +187,17 @@ def _beside(edges: Array, cells: Array, k: int, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _pieces(edges: Array, velocity: Array, cells: Array, least: float, rule: Any) -> Any:
+def _pieces(edges: Array, velocity: Array, cells: Array, scale: float, rule: Any) -> Any:
     """Into how many pieces each cell is to be cut: 1, or 2 if it is wide, or 3 if it is torn."""
     n = len(cells)
     rate = np.diff(velocity) / np.diff(edges)
     pieces = np.ones(n, dtype=np.int64)
     for k in range(n):
-        width, middle = edges[k + 1] - edges[k], (edges[k] + edges[k + 1]) / 2
-        if width > width_allowed(middle, *rule) and _mass(cells[k]) > VOID:
+        allowed = _allowed(edges[k], edges[k + 1], rate[k], scale, rule)
+        if edges[k + 1] - edges[k] > allowed and _mass(cells[k]) > VOID:
             pieces[k] = 2
-            if 0 < k < n - 1:
-                beside = max(0.0, min(rate[k - 1], rate[k + 1]))
-                pieces[k] += rate[k] > TORN * beside + least
+            if 0 < k < n - 1 and rate[k] >= max(rate[k - 1], rate[k + 1], TORN * scale):
+                pieces[k] = 3
     return pieces
 
 
@@ -224,13 +236,13 @@ def _cut(edges: Array, velocity: Array, cells: Array, pieces: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _remesh(edges: Array, velocity: Array, cells: Array, least: float, rule: Any) -> Any:
+def _remesh(edges: Array, velocity: Array, cells: Array, scale: float, rule: Any) -> Any:
     """Join narrow cells, then cut wide ones until none is left; the arrays are overwritten."""
-    count = _join_narrow(edges, velocity, cells, rule)
+    count = _join_narrow(edges, velocity, cells, scale, rule)
     edges, velocity = edges[: count + 1].copy(), velocity[: count + 1].copy()
     cells = cells[:count].copy()
     while True:
-        pieces = _pieces(edges, velocity, cells, least, rule)
+        pieces = _pieces(edges, velocity, cells, scale, rule)
         if pieces.sum() == len(cells):
             return edges, cells
         edges, velocity, cells = _cut(edges, velocity, cells, pieces)
@@ -257,19 +269,19 @@ class WidthRule:
         return theta, np.concatenate([[0.0], np.cumsum(steps)])
 
     def remesh(self, cells: Cells, velocity: Array, scale: float) -> Cells:
-        """Join cells narrower than 0.3 h, cut those wider than h; the two end edges stay.
+        """Join narrow cells, cut and tear wide ones; the two end edges stay.
 
         Parameters
         ----------
         cells
             The mesh; it is returned itself if there is nothing to do.
         velocity
-            Velocities of its edges, (cells + 1,): they tell torn cells from stretched ones.
+            Velocities of its edges, (cells + 1,).
         scale
             |V|_2, a bound on velocities.
         """
         edges, table = _remesh(
-            cells.edges.copy(), velocity.copy(), rows(cells), TORN_LEAST * scale, self._arguments
+            cells.edges.copy(), velocity.copy(), rows(cells), scale, self._arguments
         )
         if np.array_equal(edges, cells.edges):
             return cells

@@ -19,7 +19,7 @@ from mfsweep.sweep.config import Config, File, Part, Time, one_line, significant
 if TYPE_CHECKING:
     from mfsweep._types import Times
 
-NUMERICS_VERSION = 2
+NUMERICS_VERSION = 3
 """Raised when the same config would give other numbers: cells of older versions are stale."""
 CONTINUUM_TOKENS = 1000.0
 """Tokens whose simulation takes about as long as that of the continuum."""

@@ -1,6 +1,6 @@
 """Time and certify the continuum solver, one thread.
 
-Run from the repository's root: python tests/benchmarks/continuum.py [table] [cold] [work] [tokens]
+Run from the root: python tests/benchmarks/continuum.py [table] [cold] [work] [tokens] [tail]
 
 table: crossover of G0 and G1 from a uniform start, beta = 5 to 160, at resolution 0.5 and its
        difference from resolution 1, beside the tabulated value where there is one.
@@ -8,6 +8,8 @@ cold:  beta = 640 at G0 and beta = 10,000 for aligned weights from a tilted star
 work:  sums per unit of time against beta, aligned weights: the exponent must stay below 1.2.
 tokens: crossover of n equispaced tokens at G1, beta = 20, less that of the continuum, n = 125 to
        4000, and the rate at which it falls with n.
+tail:  crossover of weighted tokens, aligned weights, tilted start, beta = 905, while they are made
+       to follow an ever thinner tail: n equispaced tokens cannot; the continuum beside them.
 """
 
 import os
@@ -132,8 +134,38 @@ def tokens():
     print(f"falls like n^{np.polyfit(np.log(counts), np.log(np.abs(errors)), 1)[0]:.2f}")
 
 
+def halved(angles, found, widest):
+    """The initial angles, with one more between any two tokens that come to lie far apart."""
+    theta = np.arctan2(found[..., 1], found[..., 0])
+    apart = np.diff(np.append(theta, theta[:, :1], axis=1), axis=1)
+    apart = np.abs((apart + np.pi) % (2 * np.pi) - np.pi).max(axis=0)
+    room = np.diff(np.append(angles, angles[0] + 2 * np.pi))
+    between = (angles + room / 2)[(apart > widest) & (room > 4e-15)]  # doubles end there
+    return np.unique(np.append(angles, between))
+
+
+def tail(beta=905.0):
+    times, held = 0.125 * np.arange(321), 17.0
+    angles = np.linspace(-np.pi, np.pi, 1500, endpoint=False)
+    for halvings in range(41):
+        width = (np.roll(angles, -1) - np.roll(angles, 1)) % (2 * np.pi) / 2
+        x0 = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        mass = np.exp(TILTED.log(angles)) * width
+        mass /= mass.sum()
+        found = simulate(x0, ALIGNED, beta, times=times, mass=mass).tokens
+        if halvings % 5 == 0:
+            value = of_particles(times, found, mass, ALIGNED).value
+            print(
+                f"{len(angles):5d} tokens, least log-mass {np.log(mass.min()):6.1f}: {value:.3f}",
+                flush=True,
+            )
+        angles = halved(angles, found[times <= held], 0.5 / math.sqrt(2 * beta))
+    fine, error, *_ = certified(TILTED, ALIGNED, beta, times[-1], step=0.125)
+    print(f"the continuum: {fine.value:.3f}, from resolution 1: {error:.3f}")
+
+
 def main():
-    modes = {"table": table, "cold": cold, "work": work, "tokens": tokens}
+    modes = {"table": table, "cold": cold, "work": work, "tokens": tokens, "tail": tail}
     for name in sys.argv[1:] or modes:
         modes[name]()
 

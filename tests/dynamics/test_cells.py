@@ -179,21 +179,26 @@ def test_a_part_of_a_lumped_cell_without_points_takes_its_neighbours_density():
     np.testing.assert_allclose(moments(cut)[0], moments(cells)[0], rtol=1e-13)
 
 
-def test_a_cell_across_a_jump_of_the_velocity_is_torn_and_a_stretched_one_is_not():
-    laid = initial_cells(VonMises().log, WidthRule(np.eye(2), 0.0, 1.0, 1.0), WHOLE)
-    fine = WidthRule(np.eye(2), 0.0, 1.0, 0.6)
-    jump = np.where(laid.edges > 3.0, 1.0, 0.0)
-    torn, whole = fine.remesh(laid, jump, 1.0), fine.remesh(laid, 0.2 * laid.edges, 1.0)
-    at = int(np.argmax(laid.edges > 3.0)) - 1
-    low, high = laid.edges[at : at + 2]
-    void = np.flatnonzero(torn.cell_log_mass < -1e200)
-    assert len(void) == 1
-    np.testing.assert_allclose(
-        torn.edges[void[0] : void[0] + 2], [low + (high - low) / 4, high - (high - low) / 4]
-    )
-    assert (whole.cell_log_mass > -10).all()
-    for cells in (torn, whole):
-        np.testing.assert_allclose(moments(cells)[:2], moments(laid)[:2], rtol=1e-12)
+@pytest.mark.parametrize(
+    ("jump", "pieces", "empty"),
+    [
+        (0.002, 1, 0),  # rate 0.2 |V|: narrower than h, the velocity changes by less than 0.3 h
+        (0.008, 2, 0),  # rate 0.8: it changes by more
+        (0.4, 3, 1),  # rate 40: too fast to be followed
+    ],
+)
+def test_a_steep_rise_of_the_velocity_narrows_cells_and_a_jump_tears_them(jump, pieces, empty):
+    h, edges = 0.02 if jump < 0.1 else 1.0, 0.01 * np.arange(4)
+    eta = np.tile([[-1.3], [1.3]], 3)
+    cells = Cells(edges, eta, np.log([[0.2, 0.1, 0.2], [0.3, 0.1, 0.1]]))
+    velocity = np.array([0.0, 0.0, jump, jump])
+    cut = WidthRule(np.eye(2), 0.0, 1.0, h).remesh(cells, velocity, 1.0)
+    assert len(cut.edges) == 3 + pieces
+    void = np.flatnonzero(cut.cell_log_mass < -1e200)
+    assert len(void) == empty
+    for at in void:
+        np.testing.assert_allclose(cut.edges[at : at + 2], [0.0125, 0.0175])
+    np.testing.assert_allclose(moments(cut)[:2], moments(cells)[:2], rtol=1e-12)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

@@ -18,6 +18,7 @@ IDENTITY = Weights(np.diag([1.0, 0.5]), np.eye(2))
 ALIGNED = weights_with_gap(2, 0.5, family="aligned", seed=0)
 GENERIC = weights_with_gap(2, 0.4, family="generic", seed=3)
 UNIFORM, TILTED = VonMises(), VonMises(0.7, 1.0)
+FROM_E = VonMises(math.atan2(*ALIGNED.dominant()[::-1, 0]) + 0.5, 1.0)
 HORIZON = {20: 26.0, 40: 46.0, 80: 92.0}
 
 
@@ -43,6 +44,17 @@ def events(run, weights):
     return switch_times(
         run.times, measured, separation=separation(weights), ess_threshold=0.0
     ), measured
+
+
+def crossover_of_particles(run, weights):
+    measured = {
+        "w2_metastable": np.ones_like(run.times),
+        "distance_dominant": distance_dominant(run.tokens, weights, run.mass),
+        "distance_terminal": distance_terminal(run.tokens, weights, run.mass),
+    }
+    separated = separation(weights)
+    found = switch_times(run.times, measured, separation=separated, ess_threshold=0.0)
+    return found["crossover"].value
 
 
 def means(run):
@@ -84,15 +96,9 @@ def test_particles_graded_towards_the_unstable_angle_cross_over_with_the_continu
     e = weights.dominant()[:, 0]
     tokens, mass = oracles.graded_particles(centre, finest, 15)
     x0 = tokens @ np.array([e, [-e[1], e[0]]])
-    particles = simulate(x0, weights, beta, times=times, mass=mass).tokens
-    measured = {
-        "w2_metastable": np.ones_like(times),
-        "distance_dominant": distance_dominant(particles, weights, mass),
-        "distance_terminal": distance_terminal(particles, weights, mass),
-    }
-    there = switch_times(times, measured, separation=separation(weights), ess_threshold=0.0)
+    there = crossover_of_particles(simulate(x0, weights, beta, times=times, mass=mass), weights)
     here, _ = events(simulate_continuum(UNIFORM, weights, beta, times=times), weights)
-    assert abs(here["crossover"].value / there["crossover"].value - 1) < 1e-3
+    assert abs(here["crossover"].value / there - 1) < 1e-3
 
 
 def test_equispaced_particles_approach_the_continuum():
@@ -101,14 +107,8 @@ def test_equispaced_particles_approach_the_continuum():
     errors = []
     for n in (125, 500, 2000):
         x0, mass = initial_tokens(n, 2, sampling="equispaced", seed=0)
-        tokens = simulate(x0, weights, 20.0, times=times).tokens
-        measured = {
-            "w2_metastable": np.ones_like(times),
-            "distance_dominant": distance_dominant(tokens, weights, mass),
-            "distance_terminal": distance_terminal(tokens, weights, mass),
-        }
-        found = switch_times(times, measured, separation=separation(weights), ess_threshold=0.0)
-        errors.append(abs(found["crossover"].value - limit["crossover"].value))
+        run = simulate(x0, weights, 20.0, times=times, mass=mass)
+        errors.append(abs(crossover_of_particles(run, weights) - limit["crossover"].value))
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
     assert errors[2] < 0.03
 
@@ -163,7 +163,7 @@ def test_convergence_has_fourth_order_in_the_mesh_width(law):
     reference = at(0.1)[0, 2:4]
     errors = [np.abs(at(resolution)[0, 2:4] - reference).max() for resolution in (0.8, 0.4, 0.2)]
     assert 3.3 < np.log2(errors[0] / errors[2]) / 2 < 4.7
-    assert errors[2] < 1e-8
+    assert errors[2] < 2e-8
 
 
 @pytest.mark.parametrize("beta", [30.0, math.inf])
@@ -224,13 +224,20 @@ def test_aligned_weights_from_a_uniform_start_never_leave_e():
     assert len(run.notes) == 2
 
 
-@pytest.mark.parametrize(("beta", "expected"), [(100.0, 16.05), (400.0, 20.20)])
-def test_aligned_weights_from_a_tilted_start_cross_over_like_graded_particles(beta, expected):
-    axis = math.atan2(*ALIGNED.dominant()[::-1, 0])
-    run = simulate_continuum(VonMises(axis + 0.5, 1.0), ALIGNED, beta, times=grid(24.0, 0.1))
+@pytest.mark.parametrize(
+    ("beta", "expected", "within"),
+    [
+        (100.0, 16.05, 0.02),
+        (400.0, 20.20, 0.02),
+        (640.0, 21.61, 0.02),  # 500 to 16,000 equispaced particles
+        pytest.param(905.0, 27.297, 0.1, marks=pytest.mark.slow),  # benchmarks/continuum.py tail
+    ],
+)
+def test_aligned_weights_from_a_tilted_start_cross_over_like_particles(beta, expected, within):
+    run = simulate_continuum(FROM_E, ALIGNED, beta, times=grid(32.0, 0.1))
     found, _ = events(run, ALIGNED)
     assert found["turnaround"].status == found["crossover"].status == "observed"
-    assert abs(found["crossover"].value - expected) < 0.02
+    assert abs(found["crossover"].value - expected) < within
 
 
 def test_origin_of_the_mass_is_known():
