@@ -262,36 +262,27 @@ def report(config: ConfigFile = CONFIG, results: Results = RESULTS, _: Log = Non
 
 
 @app.command()
-def status(config: ConfigFile = CONFIG, results: Results = RESULTS, cores: Cores = CORES) -> None:
+def status(
+    config: ConfigFile = CONFIG,
+    results: Results = RESULTS,
+    cores: Cores = CORES,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again until nothing is left; Ctrl-C ends it.")
+    ] = False,
+) -> None:
     """Show per shard what is done, failed and pending, and the time left.
 
-    Example: mfsweep status --config config/config.yaml
+    Example: mfsweep status --config config/config.yaml --watch
     """
-    from mfsweep.sweep.lock import held
-    from mfsweep.sweep.status import shard_status
-    from mfsweep.sweep.unasked import unasked
+    from mfsweep.progress import watch as show
+    from mfsweep.sweep.status import status_text
 
     settings, folder = _open(config, results)
-    rows = shard_status(settings, folder)
-    heads = ("done", "failed", "pending")
-    typer.echo(f"{'shard':32} {' '.join(f'{head:>7}' for head in heads)} measured   stale")
-    for row in rows:
-        counts = " ".join(f"{getattr(row, head):7d}" for head in heads)
-        typer.echo(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8} {row.stale:7d}")
-    for row in rows:
-        for cell, reason in row.failures:
-            typer.echo(f"failed: {row.id} {cell}: {reason}")
-    minutes = sum(row.seconds_left for row in rows) / cores / 60
-    bound = "at least " if any(row.unknown for row in rows) else ""
-    typer.echo(f"left: {bound}{minutes:.1f} min on {cores} cores")
-    for path, holder in held(folder):
-        gone = f"; it is gone and its lock {path} counts for nothing" if holder.gone else ""
-        typer.echo(f"at work: {holder}{gone}")
-    extra = unasked(settings, folder)
-    for one in extra:
-        typer.echo(f"unasked: {one.path}: {one.what}")
-    if extra:
-        typer.echo("mfsweep prune removes what is unasked")
+    if watch:
+        with suppress(KeyboardInterrupt):
+            show(lambda: status_text(settings, folder, cores))
+    else:
+        typer.echo(status_text(settings, folder, cores)[0])
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from mfsweep.sweep.execute import Outcome
 
 SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_LOOKS = 2.0
 _logs: list[TextIO] = []
 
 
@@ -31,7 +33,7 @@ def _log(line: str) -> None:
 
 
 class Progress:
-    """Count of finished tasks with the time left, on standard error."""
+    """Count of finished tasks, their speed and the time left, on standard error."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -41,15 +43,13 @@ class Progress:
             from rich import progress
             from rich.console import Console
 
+            say(title)  # a line of its own: the bar must fit into 80 columns
             self._bar = progress.Progress(
-                progress.TextColumn("{task.description}"),
-                progress.BarColumn(),
-                progress.MofNCompleteColumn(),
-                progress.TextColumn("{task.fields[failed]} failed"),
-                progress.TimeRemainingColumn(),
+                progress.BarColumn(bar_width=15),
+                progress.TextColumn("{task.fields[told]}"),
                 console=Console(stderr=True),
             )
-            self._task = self._bar.add_task(title, total=None, failed=0)
+            self._task = self._bar.add_task(title, total=None, told="starting workers")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -67,12 +67,49 @@ class Progress:
 
     def advance(self, outcome: "Outcome", total: int) -> None:
         """Show one more finished task; in a log, at most one line a minute and the last one."""
-        finished, failed = outcome.computed + len(outcome.failures), len(outcome.failures)
-        if self._bar is not None:
-            self._bar.update(self._task, completed=finished, total=total, failed=failed)
         now = time.monotonic()
+        finished = outcome.computed + len(outcome.failures)
+        told = _told(outcome, total, now - self.began)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=finished, total=total, told=told)
         if finished == total or now - self.spoke >= SECONDS_BETWEEN_LINES:
             self.spoke = now
-            left = (now - self.began) / finished * (total - finished)
-            line = f"{self.title}: {finished}/{total} done, {failed} failed, {left:.0f} s left"
-            (say if self._bar is None else _log)(line)
+            (say if self._bar is None else _log)(f"{self.title}: {told}")
+
+
+def _told(outcome: "Outcome", total: int, seconds: float) -> str:
+    """Say how far a verb is, such as 12/48 done, 2 in flight, 0 failed, 3.1e+08 pairs/s."""
+    failed = len(outcome.failures)
+    finished = outcome.computed + failed
+    parts = [f"{finished}/{total} done", f"{outcome.in_flight} in flight", f"{failed} failed"]
+    if outcome.pairs:
+        parts.append(f"{outcome.pairs / seconds:.2g} pairs/s")
+    parts.append(f"{seconds / finished * (total - finished):.0f} s left")
+    return ", ".join(parts)
+
+
+def watch(look: Callable[[], tuple[str, str, bool]]) -> None:
+    """Show a text until it says that it is final: live, or in a log one line a minute.
+
+    Parameters
+    ----------
+    look
+        Returns the whole text, its summary of one line, and whether it is final.
+    """
+    if not sys.stdout.isatty():
+        while True:
+            text, line, final = look()
+            print(text if final else line, flush=True)  # noqa: T201
+            if final:
+                return
+            time.sleep(SECONDS_BETWEEN_LINES)
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            text, _, final = look()
+            live.update(Text(text), refresh=True)
+            if final:
+                return
+            time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -39,6 +39,11 @@ class _Future:
 
 
 class _Client:
+    dashboard_link = None
+
+    def nthreads(self):
+        return {"here": 1}
+
     def map(self, task, *arguments, pure, retries):
         assert (pure, retries) == (False, 2)
         return [_Future(task, values) for values in zip(*arguments, strict=True)]

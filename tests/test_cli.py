@@ -70,7 +70,11 @@ def test_one_run_through_every_verb_on_dask_workers(tmp_path):
     assert files(tmp_path) == [config]
     simulate = mfsweep("simulate", "--config", config, "--cores", 2, folder=tmp_path)
     assert simulate.returncode == 0, simulate.stderr
-    assert len(re.findall(r"4/4 done, 0 failed, 0 s left", simulate.stderr)) == 2
+    assert (
+        len(re.findall(r"4/4 done, 0 in flight, 0 failed, \S+ pairs/s, 0 s left", simulate.stderr))
+        == 2
+    )
+    assert simulate.stderr.count("dashboard: http://127.0.0.1:") == 2
     status = mfsweep("status", "--config", config, folder=tmp_path)
     assert len(re.findall(r" 4 +0 +0 +no", status.stdout)) == 2
     again = mfsweep("simulate", "--config", config, folder=tmp_path)
@@ -79,6 +83,8 @@ def test_one_run_through_every_verb_on_dask_workers(tmp_path):
     measure = mfsweep("measure", "--config", config, "--cores", 1, "--log", log, folder=tmp_path)
     assert measure.returncode == 0, measure.stderr
     assert log.read_text() == measure.stderr
+    watched = mfsweep("status", "--config", config, "--watch", folder=tmp_path)
+    assert len(re.findall(r" 4 +0 +0 +yes", watched.stdout)) == 2
     assert mfsweep("collect", "--config", config, folder=tmp_path).returncode == 0
     for name in ("curves", "switch_times", "laws", "bound"):
         assert (tmp_path / "results/small" / f"{name}.zarr/zarr.json").exists()

@@ -43,12 +43,12 @@ LAYERS = [
     {
         "sweep.execute",
         "sweep.collect",
-        "sweep.status",
         "sweep.results",
         "sweep.unasked",
         "sweep.verify",
         "sweep.show",
     },
+    {"sweep.status"},
     {"plotting"},
     {"report"},
     {"where"},

@@ -1,5 +1,6 @@
 """Run a shard's cells on Dask workers, and keep what became of each."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
@@ -56,7 +57,7 @@ from mfsweep.sweep.store import (
     write_continuum,
     write_whole,
 )
-from mfsweep.sweep.workers import TRIES, Workers, connect
+from mfsweep.sweep.workers import TRIES, Workers, connect, say_dashboard
 
 
 @dataclass
@@ -68,8 +69,13 @@ class Outcome:
     stale: int = 0
     """Cells of another numerics version that were kept."""
     failures: list[str] = field(default_factory=list)
+    in_flight: int = 0
+    """Tasks that workers are busy with."""
+    pairs: float = 0.0
+    """Pairs of tokens, or sums of the continuum, that the tasks computed."""
 
 
+SECONDS_BETWEEN_COUNTS = 5.0
 Advance = Callable[[Outcome, int], None]
 """Called with the outcome so far and the number of tasks asked for."""
 
@@ -101,6 +107,7 @@ def _each(
     """
     submitted = client.map(task, *zip(*arguments, strict=True), pure=False, retries=TRIES - 1)
     futures = {future: index for index, future in enumerate(submitted)}
+    threads, counted = sum(client.nthreads().values()), time.monotonic()
     del submitted  # a future that nobody holds is forgotten, and its result with it
     for future in as_completed(futures):
         index = futures.pop(future)
@@ -124,6 +131,9 @@ def _each(
         if reason is not None:
             outcome.failures.append(f"{names[index]}: {reason}")
             failed(index, reason)
+        if time.monotonic() - counted > SECONDS_BETWEEN_COUNTS:  # workers come and go
+            threads, counted = sum(client.nthreads().values()), time.monotonic()
+        outcome.in_flight = min(threads, len(futures))
         advance(outcome, len(arguments))
 
 
@@ -153,20 +163,25 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _simulate_cell(config: Config, cell: Cell, path: Path) -> None:
-    """Run one cell into its file; runs on a worker."""
+def _simulate_cell(config: Config, cell: Cell, path: Path) -> float:
+    """Run one cell into its file; return its pairs. Runs on a worker."""
     try:
         with _threads().limit(limits=1):
-            write_cell(path, cell, lambda keep: run_cell(config, cell, keep))
+            stats = write_cell(path, cell, lambda keep: run_cell(config, cell, keep))
     except OSError:  # says nothing about the cell
         raise
     except Exception:
         mark_cell(path, cell.beta, cell.seed, FAILED)
         raise
+    return _pairs(stats)
 
 
-def _solve_cell(config: Config, cell: Cell, path: Path) -> None:
-    """Solve one cell of the continuum and write its chunks; runs on a worker."""
+def _pairs(stats: Array) -> float:
+    return float(stats[layout.STAT_NAMES.index("pairs_computed")])
+
+
+def _solve_cell(config: Config, cell: Cell, path: Path) -> float:
+    """Solve one cell of the continuum and write its chunks; return its sums. Runs on a worker."""
     try:
         with _threads().limit(limits=1):
             found = run_continuum(config, cell)
@@ -174,6 +189,7 @@ def _solve_cell(config: Config, cell: Cell, path: Path) -> None:
         mark_cell(path, cell.beta, cell.seed, FAILED)
         raise
     write_continuum(path, cell, found)
+    return _pairs(found["stats"])
 
 
 def simulate_shard(
@@ -261,8 +277,9 @@ def _simulate_cells(
         add_failure(path.parent, cell, reason)
 
     with connect(workers.at_most(len(pending))) as client:
-        for _ in _each(client, task, tasks, names, needs, outcome, advance, failed):
-            pass
+        say_dashboard(client)
+        for _, pairs in _each(client, task, tasks, names, needs, outcome, advance, failed):
+            outcome.pairs += pairs
 
 
 # ---- measure -------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from mfsweep.sweep.failures import failures
 from mfsweep.sweep.folder import is_done, shard_folder, simulated
 from mfsweep.sweep.grid import Shard, cell_digest, measure_digest, shards
 from mfsweep.sweep.layout import DONE, FAILED, MISSING, STALE
+from mfsweep.sweep.lock import held
 from mfsweep.sweep.store import cell_states, mean_seconds, stored_settings
+from mfsweep.sweep.unasked import unasked
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,36 @@ class ShardStatus:
 def shard_status(config: Config, run_folder: Path) -> list[ShardStatus]:
     """Return the state of every shard that the config asks for."""
     return [_status(config, shard, run_folder) for shard in shards(config)]
+
+
+def status_text(config: Config, run_folder: Path, cores: int) -> tuple[str, str, bool]:
+    """Describe a run: a table with what failed and what lies there unasked, and the time left.
+
+    Returns
+    -------
+    tuple of str, str, bool
+        The whole text, its summary of one line, and whether nothing is left to do.
+    """
+    rows = shard_status(config, run_folder)
+    heads = ("done", "failed", "pending")
+    lines = [f"{'shard':32} {' '.join(f'{head:>7}' for head in heads)} measured   stale"]
+    for row in rows:
+        counts = " ".join(f"{getattr(row, head):7d}" for head in heads)
+        lines.append(f"{row.id:32} {counts} {'yes' if row.measured else 'no':>8} {row.stale:7d}")
+    for row in rows:
+        lines += [f"failed: {row.id} {cell}: {reason}" for cell, reason in row.failures]
+    minutes = sum(row.seconds_left for row in rows) / cores / 60
+    bound = "at least " if any(row.unknown for row in rows) else ""
+    left = f"left: {bound}{minutes:.1f} min on {cores} cores"
+    lines.append(left)
+    for path, holder in held(run_folder):
+        gone = f"; it is gone and its lock {path} counts for nothing" if holder.gone else ""
+        lines.append(f"at work: {holder}{gone}")
+    extra = [f"unasked: {one.path}: {one.what}" for one in unasked(config, run_folder)]
+    lines += [*extra, "mfsweep prune removes what is unasked"] if extra else []
+    done, failed, pending = (sum(getattr(row, head) for row in rows) for head in heads)
+    line = f"{config.run}: {done}/{done + failed + pending} done, {failed} failed, {left}"
+    return "\n".join(lines), line, all(row.measured for row in rows)
 
 
 def _status(config: Config, shard: Shard, run_folder: Path) -> ShardStatus:

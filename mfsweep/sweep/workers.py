@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,13 @@ def connect(workers: Workers) -> Iterator[Client]:
             if not client.nthreads():
                 say("mfsweep: the scheduler has no workers yet; waiting for them")
             yield client
+
+
+def say_dashboard(client: Client) -> None:
+    """Say where the cluster can be watched."""
+    if client.dashboard_link:
+        without = "" if find_spec("bokeh") else "; it needs bokeh: pip install 'mfsweep[dashboard]'"
+        say(f"dashboard: {client.dashboard_link}{without}")
 
 
 def bytes_of(option: str, text: str) -> float:

@@ -114,7 +114,7 @@ def at_cell(monkeypatch, number, action):
         begun.append(cell)
         if len(begun) == number:
             action()
-        write_cell(path, cell, run)
+        return write_cell(path, cell, run)
 
     monkeypatch.setattr(execute, "write_cell", acting)
 
@@ -160,7 +160,7 @@ def hoarding(path, cell, run):
                 hoard.append(os.open("/dev/null", os.O_RDONLY))
         except OSError:
             pass
-    write_cell(path, cell, run)
+    return write_cell(path, cell, run)
 execute.write_cell = hoarding
 from mfsweep.cli import main
 main()

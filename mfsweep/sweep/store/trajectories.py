@@ -236,7 +236,7 @@ def _unset(path: Path, arrays: Mapping[str, Any], at: tuple[int, int]) -> None:
         arrays["status"][at] = MISSING
 
 
-def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, Array]]) -> None:
+def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, Array]]) -> Array:
     """Run a cell into its file, fill its other chunks, and set its status byte last.
 
     Parameters
@@ -248,6 +248,11 @@ def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, A
     run
         Called with what takes the tokens at each saved time; returns the trajectory, whose tokens
         are not looked at, and its stats.
+
+    Returns
+    -------
+    ndarray
+        The stats.
     """
     arrays, at = _to_fill(path, cell)
     tokens = arrays["tokens"]
@@ -259,6 +264,7 @@ def write_cell(path: Path, cell: Cell, run: Callable[[Keep], tuple[Trajectory, A
     arrays["ess_min"][at] = trajectory.ess_min
     arrays["stats"][at] = [*stats, NUMERICS_VERSION]
     arrays["status"][at] = DONE
+    return stats
 
 
 def write_continuum(path: Path, cell: Cell, found: Mapping[str, Array]) -> None:
