@@ -113,7 +113,7 @@ def test_plotly_goes_in_once(text):
 def test_the_answer_comes_before_tables_and_figures(html):
     headings = [attributes["id"] for attributes in html.all("h2")]
     assert [name.removesuffix("-heading") for name in headings] == [
-        *("found", "laws", "assumptions", "terminal", "curves", "bound"),
+        *("laws", "found", "assumptions", "terminal", "curves", "bound"),
         *("tokens-2", "tokens-3", "figures", "cells", "provenance"),
     ]
 

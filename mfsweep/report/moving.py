@@ -27,7 +27,7 @@ _LAYOUT: dict[str, Any] = {
     "template": "plotly_white",
     "margin": {"l": 60, "r": 15, "t": 20, "b": 50},
     "font": {"size": 13, "family": "system-ui, sans-serif", "color": "#1a1a1a"},
-    "legend": {"orientation": "h", "y": -0.2, "itemsizing": "constant"},
+    "legend": {"orientation": "h", "y": -0.2, "itemwidth": 40},
     "height": 480,
 }
 
@@ -71,7 +71,7 @@ def _all_betas(panel: Panel, k: int) -> go.Scatter:
         x=_rounded(np.concatenate([[*time, np.nan] for _ in medians] or [[]])),
         y=_rounded(np.concatenate([[*median, np.nan] for median in medians] or [[]])),
         mode="lines",
-        line={"color": "#bbbbbb", "width": 1},
+        line={"color": "#888888", "width": 1},
         name="the other betas",
         hoverinfo="skip",
         visible=k == 0,
@@ -89,7 +89,7 @@ def _of_beta(panel: Panel, k: int, beta: float) -> Iterator[go.Scatter]:
         **band,
         fill="toself",
         fillcolor="rgba(0,114,178,0.2)",
-        line={"width": 0},
+        line={"color": BLUE, "width": 0.5},
         hoverinfo="skip",
         name="middle half of the seeds",
         **common,
@@ -169,7 +169,7 @@ def token_figure(orbit: Orbit) -> go.Figure:
         for i, (colour, symbol, name) in enumerate(looks)
     ]
     spaces = (
-        (orbit.dominant, "E", "solid"),
+        (orbit.dominant, "A's dominant eigenspace E", "solid"),
         (orbit.weights.terminal(), "V's dominant eigenspace", "dash"),
     )
     lines = [
@@ -178,7 +178,9 @@ def token_figure(orbit: Orbit) -> go.Figure:
         if 0 < basis.shape[1] < orbit.shard.d
     ]
     figure = go.Figure(data=[*traces, *_frame(orbit.shard.d), *lines], frames=frames)
-    return figure.update_layout(**_LAYOUT, **_axes(orbit.shard.d))
+    figure.update_layout(**_LAYOUT, **_axes(orbit.shard.d))
+    legend = {"y": -0.02, "itemsizing": "constant"}
+    return figure.update_layout(margin=dict.fromkeys("lrtb", 0), legend=legend)
 
 
 def frame_indices(orbit: Orbit) -> Array:
@@ -224,7 +226,7 @@ def _frame(d: int) -> list[go.Scatter | go.Scatter3d]:
 def _axes(d: int) -> dict[str, Any]:
     if d == 2:
         hidden = {"visible": False, "range": [-1.3, 1.3], "constrain": "domain"}
-        return {"xaxis": hidden, "yaxis": {**hidden, "scaleanchor": "x"}}
+        return {"xaxis": hidden, "yaxis": {**hidden, "scaleanchor": "x"}, "dragmode": False}
     axis = {"visible": False, "range": [-1.3, 1.3]}
     camera = {"eye": {"x": 0.95, "y": 0.95, "z": 0.6}}
     sides = dict.fromkeys(("xaxis", "yaxis", "zaxis"), axis)

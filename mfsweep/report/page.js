@@ -9,7 +9,6 @@ function showCurves() {
   Plotly.restyle(plot, { visible });
 }
 shard.oninput = slider.oninput = showCurves;
-showCurves();
 
 for (const form of document.querySelectorAll("form.tokens")) {
   const [button, time] = form.elements, output = form.querySelector("output");
@@ -23,13 +22,12 @@ for (const form of document.querySelectorAll("form.tokens")) {
     const now = { duration: 0, redraw: true };
     Plotly.animate(plot, [name], { mode: "immediate", frame: now, transition: { duration: 0 } });
   };
-  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "Play"; button.ariaPressed = "false"; };
+  const stop = () => { clearInterval(timer); timer = 0; button.textContent = "Play"; };
   const step = () => { if (time.value === time.max) stop(); else { time.stepUp(); show(); } };
   button.onclick = () => {
     if (timer) return stop();
     if (time.value === time.max) time.value = 0;
-    button.textContent = "Pause"; button.ariaPressed = "true"; timer = setInterval(step, 150);
+    button.textContent = "Pause"; timer = setInterval(step, 150);
   };
   time.oninput = () => { stop(); show(); };
-  output.value = "t = 0";
 }

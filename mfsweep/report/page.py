@@ -88,8 +88,8 @@ def _answer(config: Config, panels: Sequence[Panel]) -> str:
     return (
         f"<header>\n<h1>When does the metastable phase end? Run {escape(config.run)}</h1>\n"
         f'<p class="answer">{escape(summary(panels))}</p>\n</header>\n'
-        + _section("found", "Found, shard by shard", f"<ul>\n{items}\n</ul>")
         + _section("laws", "Laws", laws_table(panels).html())
+        + _section("found", "Found, shard by shard", f"<ul>\n{items}\n</ul>")
     )
 
 
@@ -108,7 +108,7 @@ def _plot(figure: go.Figure, name: str, label: str, *, script: bool = False) -> 
         full_html=False,
         include_plotlyjs=script,
         div_id=name,
-        config={"responsive": True, "displaylogo": False},
+        config={"responsive": True, "displayModeBar": False, "scrollZoom": False},
         auto_play=False,
     )
     return f'<div class="plot" role="group" aria-label="{escape(label)}">\n{drawn}\n</div>'
@@ -117,18 +117,21 @@ def _plot(figure: go.Figure, name: str, label: str, *, script: bool = False) -> 
 def _curves(panels: Sequence[Panel]) -> str:
     shown = panels[:MAX_PANELS]
     betas = sorted({beta for panel in shown for beta in panel.shard.betas})
-    keys = escape(json.dumps([beta_key(beta) for beta in betas]))
+    first, keys = shown[0].shard.betas[0], [beta_key(beta) for beta in betas]
     options = "".join(
         f'<option value="{k}">{escape(place(panel.shard))}</option>'
         for k, panel in enumerate(shown)
     )
     label = "Interactive curves of W2 against time; the same data as the first static figure."
+    left = f"<p>The first {len(shown)} of {len(panels)} shards.</p>\n"
     return (
-        '<form class="controls" onsubmit="return false">\n'
+        (left if len(shown) < len(panels) else "")
+        + '<form class="controls" autocomplete="off" onsubmit="return false">\n'
         f'<label>Shard <select id="w2-shard">{options}</select></label>\n'
-        f'<label>beta <input type="range" id="w2-beta" min="0" max="{len(betas) - 1}" value="0"'
-        f' step="1" data-values="{keys}"></label>\n'
-        '<output id="w2-value" for="w2-shard w2-beta"></output>\n</form>\n'
+        f'<label>beta <input type="range" id="w2-beta" min="0" max="{len(betas) - 1}"'
+        f' value="{betas.index(first)}" aria-valuetext="beta = {beta_key(first)}"'
+        f' data-values="{escape(json.dumps(keys))}"></label>\n'
+        f'<output id="w2-value" for="w2-shard w2-beta">beta = {beta_key(first)}</output>\n</form>\n'
         + _plot(w2_figure(panels), "w2", label, script=True)
     )
 
@@ -139,13 +142,15 @@ def _tokens(d: int, orbit: Orbit) -> str:
     shown = f"{place(orbit.shard)}, beta = {number(orbit.beta)}, seed {orbit.seed}"
     last = len(frame_indices(orbit)) - 1
     controls = (
-        f'<form class="controls tokens" data-plot="{name}" onsubmit="return false">\n'
-        f'<button type="button" aria-pressed="false">Play</button>\n'
-        f'<label>time <input type="range" min="0" max="{last}" value="0" step="1"></label>\n'
-        f"<output></output>\n</form>\n"
+        f'<form class="controls tokens" data-plot="{name}" autocomplete="off"'
+        f' onsubmit="return false">\n<button type="button">Play</button>\n'
+        f'<label>time <input type="range" min="0" max="{last}" value="0"'
+        f' aria-valuetext="t = 0"></label>\n'
+        f'<output aria-live="off">t = 0</output>\n</form>\n'
     )
     label = f"Tokens moving on {where}: {shown}."
-    text = f"<p>{escape(shown)}. Tokens at one place fan out along the radius.</p>\n"
+    turn = "" if d == 2 else " Drag to turn the sphere."
+    text = f"<p>{escape(shown)}. Tokens at one place fan out along the radius.{turn}</p>\n"
     return _section(
         name, f"Tokens on {where}", text + controls + _plot(token_figure(orbit), name, label)
     )

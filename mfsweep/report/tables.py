@@ -22,6 +22,7 @@ from mfsweep.sweep.store import cell_states
 
 _PLACE = ("family", "d", "gap", "tokens")
 _MOST_CELLS = 200
+_LONG, _WRAPPED = 40, ' class="wrapped"'
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Table:
             f'\n<table id="{self.name}">\n<caption id="{self.name}-caption">'
             f"<span>{escape(self.caption)}</span></caption>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
             f'</div>\n<p><a download="{self.name}.csv" href="{self._csv()}">'
-            f"Download this table as CSV</a></p>"
+            f"Download {self.name}.csv</a></p>"
         )
 
     def _csv(self) -> str:
@@ -65,9 +66,11 @@ class Table:
 
 
 def _row(cells: Sequence[str]) -> str:
-    first, *others = (escape(cell) for cell in cells)
-    data = "".join(f"<td>{cell}</td>" for cell in others)
-    return f'<tr><th scope="row">{first}</th>{data}</tr>'
+    first, *others = cells
+    data = "".join(
+        f"<td{_WRAPPED if len(cell) > _LONG else ''}>{escape(cell)}</td>" for cell in others
+    )
+    return f'<tr><th scope="row">{escape(first)}</th>{data}</tr>'
 
 
 def _place(shard: Shard) -> tuple[str, ...]:
@@ -82,7 +85,6 @@ def laws_table(panels: Iterable[Panel]) -> Table:
             for name in panel.laws.law.values:
                 law = panel.laws.sel(estimator=estimator, law=name)
                 found = counts(law)
-                fields = ("predicted_slope", "aic")
                 ends = (law[f"slope_without_one_{end}"].item() for end in ("low", "high"))
                 without = " to ".join(number(end) for end in ends)
                 rows.append(
@@ -92,22 +94,23 @@ def laws_table(panels: Iterable[Panel]) -> Table:
                         "log beta" if name == "log" else "beta",
                         number(law.slope.item()),
                         interval(law),
-                        *(number(law[field].item()) for field in fields),
-                        number(law.evidence.item(), 3),
-                        without if np.isfinite(law.slope_without_one_low) else number(np.nan),
+                        number(law.predicted_slope.item()),
                         verdict(law),
                         *(str(found[status]) for status in STATUSES),
+                        number(law.aic.item()),
+                        number(law.evidence.item(), 3),
+                        without if np.isfinite(law.slope_without_one_low) else number(np.nan),
                     )
                 )
-    heads = (*_PLACE, "estimator", "law in", "slope", "95 % interval", "predicted slope", "AIC")
-    last = ("evidence", "slope without one beta", "verdict")
+    heads = (*_PLACE, "estimator", "law in", "slope", "95 % interval", "predicted slope")
+    numbers = (status.replace("_", "-") for status in STATUSES)
     return Table(
         "laws",
         "Laws of the switch times: slope per unit of log beta or of beta, time being "
         "dimensionless; AIC is comparable between the two laws of one estimator, and the evidence "
         "is its Akaike weight; the slope without one beta is the range of fits that each leave one "
         "out; the counts are cells by status.",
-        (*heads, *last, *(status.replace("_", "-") for status in STATUSES)),
+        (*heads, "verdict", *numbers, "AIC", "evidence", "slope without one beta"),
         tuple(rows),
     )
 
