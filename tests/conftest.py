@@ -61,6 +61,14 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def report(run):
+    """Return the path of that run's page."""
+    from mfsweep.report import write_report
+
+    return write_report(*run)
+
+
+@pytest.fixture(scope="session")
 def panels(run):
     """Return what the figures of that run are drawn from."""
     from mfsweep.plotting.panels import read_panels

@@ -11,13 +11,13 @@ from shutil import copytree
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from shown import assert_shows_the_laws, in_csv, read, to_digits
 
 from mfsweep._types import LAW_STATUSES
-from mfsweep.report import write_report
 from mfsweep.report.moving import MAX_FRAMES, MAX_TOKENS, read_orbits, token_figure, w2_figure
 from mfsweep.report.page import page_html
 from mfsweep.report.tables import Table, assumptions_table, cells_table, terminal_table
-from mfsweep.report.words import LAW_WORDS, alignment, findings, summary, verdict
+from mfsweep.report.words import alignment, findings, summary, verdict
 from mfsweep.sweep.failures import add_failure
 from mfsweep.sweep.folder import shard_folder
 from mfsweep.sweep.grid import Cell
@@ -62,24 +62,14 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def text(run):
-    path = write_report(*run)
-    assert path == run[1] / "report.html"
-    return path.read_text()
+def text(run, report):
+    assert report == run[1] / "report.html"
+    return report.read_text()
 
 
 @pytest.fixture(scope="module")
 def html(text):
     return Page(text)
-
-
-def read(cell):
-    """The number that a table cell shows."""
-    return np.nan if cell == "\N{EN DASH}" else float(cell.replace("\N{MINUS SIGN}", "-"))
-
-
-def to_digits(value):
-    return float(f"{value:.4g}")
 
 
 def with_laws(panel, **values):
@@ -119,32 +109,7 @@ def test_the_answer_comes_before_tables_and_figures(html):
 
 
 def test_the_law_table_equals_the_store_to_the_printed_digits(run, html):
-    laws = open_results(run[1])["laws"].to_dataset()
-    heads, *rows = html.tables["laws"]
-    assert len(rows) == 3 * 4 * 2
-    for row in rows:
-        cell = dict(zip(heads, row, strict=True))
-        law = laws.sel(
-            family=cell["family"],
-            d=int(cell["d"]),
-            gap=float(cell["gap"]),
-            n_tokens=float(cell["tokens"]),
-            estimator=cell["estimator"],
-            law={"log beta": "log", "beta": "linear"}[cell["law in"]],
-        )
-        for head, name in (
-            ("slope", "slope"),
-            ("predicted slope", "predicted_slope"),
-            ("AIC", "aic"),
-        ):
-            assert read(cell[head]) == pytest.approx(to_digits(law[name].item()), nan_ok=True)
-        if np.isfinite(law.slope_low):
-            ends = [read(end) for end in cell["95 % interval"].strip("[]").split(", ")]
-            assert ends == [to_digits(law.slope_low.item()), to_digits(law.slope_high.item())]
-        for name in laws.cell_status.values:
-            count = law.counts.sel(cell_status=name).item()
-            assert int(cell[name.replace("_", "-")]) == count
-        assert cell["verdict"].startswith(LAW_WORDS[LAW_STATUSES[int(law.status)]])
+    assert_shows_the_laws(html.tables["laws"], run[1])
 
 
 def test_every_censored_count_is_said(run, html):
@@ -164,8 +129,7 @@ def test_each_csv_equals_its_table(html):
         data = base64.b64decode(link["href"].partition("base64,")[2]).decode()
         table = html.tables[link["download"].removesuffix(".csv")]
         for row, cells in zip(csv.reader(io.StringIO(data)), table, strict=True):
-            plain = [c.replace("\N{MINUS SIGN}", "-").replace("\N{EN DASH}", "") for c in cells]
-            assert row == plain
+            assert row == in_csv(cells)
 
 
 def test_the_page_can_be_used_without_a_mouse_or_eyes(html):
