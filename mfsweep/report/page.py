@@ -29,6 +29,11 @@ from mfsweep.sweep.folder import provenance
 
 _DPI = 110
 _ASSETS = Path(__file__).parent
+_SOURCES = (
+    "laws.zarr (laws, found), curves.zarr (terminal state, W2), switch_times.zarr (switch times), "
+    "bound.zarr (the two terms), shards/*/trajectories.zarr (tokens), beside this page; the "
+    "assumptions are computed from the config's weights"
+)
 CAPTIONS = {
     "w2_curves": "W2 distance of the tokens to the metastable target against time, on a "
     "logarithmic distance axis. Lines are medians over the seeds, bands their middle half; dots "
@@ -181,6 +186,7 @@ def _provenance(config: Config, panels: Sequence[Panel]) -> str:
     rows: dict[str, Any] = {
         "run": config.run,
         "config digest": drawn["config_digest"],
+        "numbers from": _SOURCES,
         "results computed by": _software(made),
         "page written by": _software(drawn),
         "numerics version": made["numerics_version"],

@@ -19,7 +19,7 @@ LAW_WORDS = dict(
             "fitted, but finite n decides some of the cells",
             f"too few betas with an event ({MIN_BETAS} needed)",
             f"too few seeds ({MIN_SEEDS} needed): the interval is rough",
-            "no slope: in every cell the event lies past the last time",
+            "no slope: wherever the event can happen, it lies past the last time",
             "no slope: the event does not happen",
             "no slope: the likelihood has no isolated maximum",
         ),
