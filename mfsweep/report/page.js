@@ -19,8 +19,8 @@ for (const form of document.querySelectorAll("form.tokens")) {
     const { name } = frames[time.value];
     output.value = `t = ${name}`;
     time.setAttribute("aria-valuetext", output.value);
-    const now = { duration: 0, redraw: true };
-    Plotly.animate(plot, [name], { mode: "immediate", frame: now, transition: { duration: 0 } });
+    const now = { mode: "immediate", frame: { duration: 0 }, transition: { duration: 0 } };
+    Plotly.animate(plot, [name], now).catch(() => {}); // a later time came first
   };
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "Play"; };
   const step = () => { if (time.value === time.max) stop(); else { time.stepUp(); show(); } };
