@@ -43,8 +43,11 @@ def predicted_crossover_slope(weights: Weights) -> float:
     Assumed: A symmetric, initial density positive, beta Delta large against log beta, and the rest
     on its zero-temperature course. The last fails late: points that no longer see mass where they
     look are drawn to the cluster. Against the continuum between beta = 80 and 160: G0 predicted
-    1.25, measured 1.17; G1 predicted 0.51, measured 0.72 (0.47 between 40 and 80). The heuristic
-    is this package's own.
+    1.25, measured 1.17; G1 predicted 0.51, measured 0.72 (0.47 between 40 and 80). Where Delta(e)
+    = 0 the rest can hold the cluster all the same, later: for aligned weights with b = (2, 0.5) and
+    a tilted start the crossover grows by 2.96 per log beta up to beta = 640 (21.6), then a rest of
+    mass e^{-25} delays it to 27.3, 36.9, 43.0 at beta = 905, 2560, 10,000, for 22.7, 25.8, 29.8.
+    The heuristic is this package's own.
 
     Examples
     --------
