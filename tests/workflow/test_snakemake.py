@@ -1,7 +1,10 @@
+import json
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 import xarray as xr
@@ -39,6 +42,36 @@ def test_one_command_makes_stores_figures_and_the_page(finished):
     assert [line.split()[0] for line in last] == ["report", "figures", *4 * ["store"]]
 
 
+def test_snakemakes_own_report_holds_every_result_with_caption_category_and_labels(
+    finished, tmp_path
+):
+    folder, _ = finished
+    snakemake(folder, "--report", tmp_path / "report.zip")
+    with zipfile.ZipFile(tmp_path / "report.zip") as file:
+        held = {name: file.read(name) for name in file.namelist()}
+    page = held["report/report.html"].decode()
+
+    def told(name):
+        return json.JSONDecoder().raw_decode(page.rpartition(f"var {name} = ")[2])[0]
+
+    figures = [
+        f"results/tiny/figures/{path.name}" for path in folder.glob("results/tiny/figures/*")
+    ]
+    assert told("categories") == {
+        "Figures": {"Other": sorted(figures)},
+        "Page": {"Other": ["results/tiny/report.html"]},
+    }
+    labels = {path: Path(path).stem.replace("_", " ") for path in figures}
+    labels["results/tiny/report.html"] = "report page"
+    results = told("results")
+    assert set(results) == set(labels)
+    for path, result in results.items():
+        assert held[f"report/{result['data_uri']}"] == (folder / path).read_bytes()
+        assert result["labels"] == {"figure": labels[path], "format": Path(path).suffix[1:]}
+        assert len(re.sub("<.*?>", "", result["caption"] or "").split()) > 10, path
+    assert "sweep of mean-field self-attention" in told("workflow_desc")
+
+
 def test_a_second_run_does_nothing(finished):
     folder, _ = finished
     assert planned(folder) == set()
@@ -68,8 +101,6 @@ def test_another_tolerance_runs_the_simulations(finished):
 
 
 def test_the_snakefile_and_the_command_line_agree_on_every_digest(finished):
-    import json
-
     from mfsweep.sweep.config import load_config
     from mfsweep.sweep.grid import measure_digest, shards, simulate_digest
 
