@@ -38,7 +38,7 @@ def after(tmp_path_factory):
         patch.chdir(tmp_path_factory.mktemp("tutorial"))
         for cell in CELLS:
             exec(cell if cell is CELLS[0] else f"# {cell}", names)
-        names["laws"].load(), names["switches"].load()
+        names["laws"].load()  # to be read in another folder
         names["folder"] = Path.cwd()
     plt.close("all")
     return names, out.getvalue()
