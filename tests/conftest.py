@@ -4,6 +4,12 @@ from hypothesis import settings
 settings.register_profile("mfsweep", deadline=None, derandomize=True)
 settings.load_profile("mfsweep")
 
+
+def pytest_collection_modifyitems(items):
+    """Begin with what takes minutes, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
+
+
 SMALL = {
     "run": "small",
     "grid": {

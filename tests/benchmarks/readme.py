@@ -36,6 +36,10 @@ def slope(law, cells=""):
     return number(value, 3) + within
 
 
+def share(percent):
+    return number(percent, 6 if percent > 50 else 2)  # how far from 0 or 100
+
+
 def places(dataset):
     """Each (family, d, gap, n_tokens) that the run asked for, and its part of the dataset."""
     stacked = dataset.stack(place=PLACE)
@@ -61,7 +65,7 @@ def law_rows(laws):
                 slope(log),
                 slope(log, RESOLVED),
                 number(log.predicted_slope.item(), 3),
-                *(number(100 * linear[f"{cells}evidence"].item(), 6) for cells in ("", RESOLVED)),
+                *(share(100 * linear[f"{cells}evidence"].item()) for cells in ("", RESOLVED)),
                 " / ".join(str(counts[status]) for status in COUNTED),
             ]
 
@@ -80,14 +84,12 @@ def time_rows(switches):
 def median(values, status):
     """The median of the seeds' times at one beta; lower bounds count as such."""
     stars = {"under_resolved": "*", "censored": ">"}
-    known = status != STATUSES.index("missing")
-    if not known.any():
-        return ""
-    names = {STATUSES[int(code)] for code in status[known]}
-    if names == {"absent"}:
-        return "absent"
+    names = np.array(STATUSES)[status.astype(int)]
+    timed = (names != "missing") & (names != "absent")
+    if not timed.any():
+        return "absent" if "absent" in names else ""
     marks = "".join(mark for name, mark in stars.items() if name in names)
-    return number(float(np.median(values[known])), 4) + marks
+    return number(float(np.median(values[timed])), 4) + marks
 
 
 def main():
