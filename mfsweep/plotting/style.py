@@ -99,7 +99,7 @@ def columns_of(count: int, least: float) -> tuple[int, float]:
 
 
 def panel_grid(
-    panels: Sequence[Panel], size: tuple[float, float], below: float = 0.0
+    panels: Sequence[Panel], size: tuple[float, float], below: Sequence[float] = ()
 ) -> tuple[Figure, list[Axes], list[Axes]]:
     """Make a figure with one titled panel a shard, at most `MAX_PANELS` of them.
 
@@ -110,7 +110,7 @@ def panel_grid(
     size
         Least width of a panel in inches and its height then; the figure grows downward.
     below
-        Height of the empty room beneath each panel in inches.
+        Height in inches of the empty room that each panel needs beneath it; a row takes the most.
 
     Returns
     -------
@@ -122,12 +122,12 @@ def panel_grid(
     columns, width = columns_of(len(shown), size[0])
     rows = -(-len(shown) // columns)
     height = size[1] * width / size[0]
-    heights = [height, below] if below else [height]
-    figure = Figure(figsize=(width * columns, sum(heights) * rows), layout="constrained")
-    table = figure.subplots(
-        rows * len(heights), columns, squeeze=False, height_ratios=heights * rows
-    )
-    axes, rooms = (list(table[k :: len(heights)].ravel()) for k in (0, len(heights) - 1))
+    deep = [[height, max(below[row * columns :][:columns])] for row in range(rows) if below]
+    heights = [part for row in deep for part in row] or [height] * rows
+    figure = Figure(figsize=(width * columns, sum(heights)), layout="constrained")
+    table = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
+    each = len(heights) // rows
+    axes, rooms = (list(table[k::each].ravel()) for k in (0, each - 1))
     for axis in axes[len(shown) :] + (rooms if below else []):
         axis.set_axis_off()
     for axis, panel in zip(axes, shown, strict=False):

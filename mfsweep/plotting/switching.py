@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from mfsweep._types import ESTIMATORS, LAW_STATUSES, Array, Estimator, Status
 from mfsweep.plotting.panels import Panel, flagged
-from mfsweep.plotting.style import MARKS, legend_below, panel_grid, say_in
+from mfsweep.plotting.style import MARKS, MAX_PANELS, legend_below, panel_grid, say_in
 
 ARROW = r"$\uparrow$"
 """Marker of a censored cell, at its lower bound."""
@@ -43,8 +43,8 @@ def switch_times(panels: Sequence[Panel]) -> Figure:
     lines = [
         {name: _laws(panel, name) for name in ESTIMATORS if _seen(panel, name)} for panel in panels
     ]
-    most = max(sum(1 + len(laws) for laws in of_panel.values()) for of_panel in lines)
-    below = _ENTRY_HEIGHT * (most + 2)
+    entries = [sum(1 + len(laws) for laws in of_panel.values()) for of_panel in lines]
+    below = [_ENTRY_HEIGHT * (count + 2) for count in entries[:MAX_PANELS]]
     figure, axes, rooms = panel_grid(panels, _SIZE, below)
     for axis, room, panel, of_panel in zip(axes, rooms, panels, lines, strict=False):
         for name, laws in of_panel.items():
