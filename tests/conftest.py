@@ -7,7 +7,7 @@ settings.load_profile("mfsweep")
 
 def pytest_collection_modifyitems(items):
     """Begin with what takes minutes, so that no worker is left alone with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
+    items.sort(key=lambda item: item.path.parent.name != "workflow")
 
 
 SMALL = {
