@@ -37,7 +37,7 @@ class Progress:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.began = self.spoke = time.monotonic()
+        self.spoke = time.monotonic()
         self._bar = None
         if sys.stderr.isatty():
             from rich import progress
@@ -69,7 +69,7 @@ class Progress:
         """Show one more finished task; in a log, at most one line a minute and the last one."""
         now = time.monotonic()
         finished = outcome.computed + len(outcome.failures)
-        told = _told(outcome, total, now - self.began)
+        told = _told(outcome, total, now - outcome.began)
         if self._bar is not None:
             self._bar.update(self._task, completed=finished, total=total, told=told)
         if finished == total or now - self.spoke >= SECONDS_BETWEEN_LINES:

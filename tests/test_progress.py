@@ -57,6 +57,14 @@ def test_a_log_gets_at_most_a_line_a_minute_and_the_last_one(clock, capsys):
     ]
 
 
+def test_the_time_left_is_that_of_tasks_not_of_compiling(clock, capsys):
+    with Progress("simulate a") as bar:
+        clock[0] += 55.0  # compiles, starts workers
+        finish(bar, clock, every=3.0, total=4)
+    first, _ = capsys.readouterr().err.splitlines()
+    assert first.endswith("2/4 done, 2 in flight, 0 failed, 1.7e+06 pairs/s, 6 s left")
+
+
 def test_a_terminal_of_80_columns_shows_all_of_it(clock, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(progress.sys, "stderr", terminal)

@@ -73,6 +73,8 @@ class Outcome:
     """Tasks that workers are busy with."""
     pairs: float = 0.0
     """Pairs of tokens, or sums of the continuum, that the tasks computed."""
+    began: float = field(default_factory=lambda: time.monotonic())
+    """When workers took up the first task: compiled and connected, on the monotonic clock."""
 
 
 SECONDS_BETWEEN_COUNTS = 5.0
@@ -107,7 +109,8 @@ def _each(
     """
     submitted = client.map(task, *zip(*arguments, strict=True), pure=False, retries=TRIES - 1)
     futures = {future: index for index, future in enumerate(submitted)}
-    threads, counted = sum(client.nthreads().values()), time.monotonic()
+    threads = sum(client.nthreads().values())
+    outcome.began = counted = time.monotonic()
     del submitted  # a future that nobody holds is forgotten, and its result with it
     for future in as_completed(futures):
         index = futures.pop(future)
