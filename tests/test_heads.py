@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 import tiny_run
 import typer
+import zarr
 from encoders import HEADS, LAYERS, VOCABULARY, D, write_model
 
 from mfsweep.dynamics.encoder import Encoder
+from mfsweep.dynamics.given import dominant_span
 from mfsweep.dynamics.initial import load_tokens
+from mfsweep.dynamics.sphere import normalise
 from mfsweep.dynamics.weights import load_weights
 from mfsweep.heads import weights
 
@@ -104,3 +107,29 @@ def test_the_help_of_every_verb_has_an_example_that_parses(verb):
     program, group, named, *arguments = example.removeprefix("Example: ").split()
     assert (program, group, named) == ("mfsweep", "weights", verb)
     VERBS[verb].make_context(verb, arguments)
+
+
+def test_heads_of_a_pattern_are_swept_restricted_and_scaled_and_say_so(tmp_path):
+    model = write_model(tmp_path)
+    assert mfsweep("extract", model, "--layer", 1, "--head", "all", "--out", tmp_path / "h") == 0
+    assert mfsweep("tokens", model, "--out", tmp_path / "tokens.npz") == 0
+    file = tiny_run.write_config(
+        tmp_path,
+        families={"a": {"kind": "file", "path": "h/*.npz", "span": 4, "scale": "unit"}},
+        initial={"distribution": "file", "path": "tokens.npz"},
+    )
+    run = tmp_path / "run"
+    assert tiny_run.run_all(file, run) == 8
+    for head in range(HEADS):
+        (store,) = run.glob(f"shards/a-layer1-head{head}-*/trajectories.zarr")
+        group = zarr.open_group(store, mode="r")
+        raw = Encoder(model).head(1, head)
+        basis = dominant_span(raw.weights, 4)
+        b, v = (basis.T @ m @ basis for m in (raw.weights.B, raw.weights.V))
+        assert group.attrs["unit_B"] == pytest.approx(np.linalg.norm(b, 2))
+        assert group.attrs["unit_V"] == pytest.approx(np.linalg.norm(v, 2))
+        assert group.attrs["own_beta"] == pytest.approx(raw.beta * np.linalg.norm(b, 2))
+        chosen = group["tokens"][0, 0, 0]
+        inside = normalise(Encoder(model).tokens()[0] @ basis)
+        assert chosen.shape == (8, basis.shape[1])
+        assert np.abs(chosen[:, None] - inside[None]).max(axis=-1).min(axis=1).max() < 1e-12

@@ -174,6 +174,10 @@ class Weights:
         >>> Weights(np.diag([1.0, 0.5]), np.eye(2)).assumptions().violated
         ()
         """
+        return self._assumptions
+
+    @cached_property
+    def _assumptions(self) -> Assumptions:
         asymmetry, rank = _asymmetry(self.A), int(np.linalg.matrix_rank(self.B))
         norm = rate = misalignment = angle = np.nan
         if self.has_target:
