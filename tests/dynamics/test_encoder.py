@@ -94,6 +94,7 @@ def test_tokens_are_the_embeddings_scaled_to_length_1(tmp_path):
     np.testing.assert_allclose(tokens, table[places] / lengths[:, None])
     few, chosen = model.tokens(5, seed=2)
     assert len(set(chosen)) == 5
+    np.testing.assert_array_equal(model.tokens(11)[1], places)
     np.testing.assert_array_equal(few, tokens[np.searchsorted(places, chosen)])
     np.testing.assert_array_equal(model.tokens(5, seed=2)[1], chosen)
     assert list(model.tokens(5, seed=3)[1]) != list(chosen)
