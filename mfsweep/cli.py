@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mfsweep._errors import InputError, MfsweepError, refused
+from mfsweep.heads import weights
 from mfsweep.progress import Progress, log_to, say
 from mfsweep.where import CORES, Chosen, takes_slurm, takes_workers
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Sweep mean-field self-attention over beta, d, gap and seeds; see README.md.",
 )
+app.add_typer(weights, name="weights")
 
 
 def _log(path: Path | None) -> None:

@@ -13,6 +13,8 @@ LAYERS = [
     {"dynamics.sphere", "dynamics.weights", "dynamics.vectorised", "dynamics.tiles"},
     {
         "dynamics.initial",
+        "dynamics.given",
+        "dynamics.encoder",
         "dynamics.kernels",
         "dynamics.patches",
         "dynamics.coarsen",
@@ -51,7 +53,7 @@ LAYERS = [
     {"sweep.status"},
     {"plotting"},
     {"report"},
-    {"where"},
+    {"where", "heads"},
     {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
@@ -65,6 +67,7 @@ MAY_USE = {
     "plotly": {"report"},
     "snakemake": set(),
     "ot": {"analysis.wasserstein"},
+    "safetensors": {"dynamics.encoder"},
 }
 
 

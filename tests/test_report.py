@@ -14,6 +14,7 @@ import pytest
 from shown import assert_shows_the_laws, in_csv, read, to_digits
 
 from mfsweep._types import LAW_STATUSES
+from mfsweep.dynamics.weights import Weights
 from mfsweep.report.moving import MAX_FRAMES, MAX_TOKENS, read_orbits, token_figure, w2_figure
 from mfsweep.report.page import page_html
 from mfsweep.report.tables import Table, assumptions_table, cells_table, terminal_table
@@ -266,6 +267,18 @@ def test_assumptions_are_listed_once_per_weight_pair(panels):
     ]
     cell = dict(zip(table.heads, table.rows[0], strict=True))
     assert (cell["|Bᵀe|"], cell["rate c"], cell["assumptions"]) == ("2", "0.25", "none violated")
+    assert (cell["rank of B"], cell["dominant eigenvalue of A"]) == ("2", "1, real")
+    assert cell["own beta"] == "–"  # noqa: RUF001
+
+
+def test_a_complex_dominant_pair_and_a_head_of_low_rank_are_told(panels):
+    turn = Weights(np.array([[1.0, -0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.0]]), np.eye(3))
+    low = Weights(turn.V, np.diag([1.0, 1.0, 0.0]))
+    table = assumptions_table([replace(panels[0], weights=low, own_beta=26.86)])
+    cell = dict(zip(table.heads, table.rows[0], strict=True))
+    assert (cell["rank of B"], cell["own beta"]) == ("2", "26.86")
+    assert cell["dominant eigenvalue of A"] == "1 ± 0.5 i, complex"
+    assert cell["assumptions"].startswith("violated: dominant eigenvalue of A real and semisimple")
 
 
 def test_the_nearer_terminal_reading_is_named(panels):

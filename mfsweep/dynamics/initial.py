@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from mfsweep._errors import InputError
-from mfsweep._types import Array, Masses, Tokens
+from mfsweep._types import Array, Basis, Masses, Tokens
 from mfsweep.dynamics.sphere import normalise
 from mfsweep.dynamics.weights import Seed, load_arrays
 
@@ -18,6 +18,8 @@ Component = tuple[float, Array, float]
 
 _EVEN = {True: ("qmc", "equispaced"), False: ("qmc",)}
 """Samplings that spread tokens evenly, on the circle and elsewhere."""
+_OUTSIDE = 1e-12
+"""Share of a token's length inside a span, up to which the projection is roundoff."""
 
 
 def initial_tokens(
@@ -31,6 +33,7 @@ def initial_tokens(
     kappa: float | None = None,
     components: Sequence[Component] = (),
     path: str | Path | None = None,
+    basis: Basis | None = None,
 ) -> tuple[Tokens, Masses]:
     """Draw n tokens from a density on S^{d-1}, with equal masses 1/n, or from a file.
 
@@ -59,6 +62,9 @@ def initial_tokens(
     path
         Of "file": an .npz with "tokens" (rows, d) and perhaps "mass" (rows,), positive. All rows
         in order if there are n, a draw without repetition if there are more.
+    basis
+        Of "file": orthonormal columns, shape (d of the file, d); tokens are projected on their span
+        and scaled to length 1 there. None where the file's dimension is d.
 
     Returns
     -------
@@ -79,7 +85,7 @@ def initial_tokens(
         raise InputError(message)
     stream = np.random.default_rng(seed)
     if distribution == "file" and path is not None:
-        return _from_file(Path(path), n_tokens, d, sampling, stream)
+        return _from_file(Path(path), n_tokens, d, sampling, stream, basis)
     if distribution == "vmf":
         tokens = _von_mises_fisher(n_tokens, d, sampling, stream, direction, kappa)
     elif distribution == "mixture":
@@ -129,22 +135,34 @@ def _mixture(
 
 
 def _from_file(
-    path: Path, n_tokens: int, d: int, sampling: str, stream: np.random.Generator
+    path: Path,
+    n_tokens: int,
+    d: int,
+    sampling: str,
+    stream: np.random.Generator,
+    basis: Basis | None,
 ) -> tuple[Tokens, Masses]:
     """Read tokens and masses; draw rows without repetition where there are more than asked for."""
     if sampling != "iid":
         message = f"distribution = file with sampling = {sampling}: needs sampling iid"
         raise InputError(message)
     tokens, mass = load_tokens(path)
-    if len(tokens) < n_tokens or tokens.shape[1] != d:
+    wanted = d if basis is None else len(basis)
+    if len(tokens) < n_tokens or tokens.shape[1] != wanted:
         message = (
             f"{path} holds {len(tokens)} tokens of dimension {tokens.shape[1]}: asked for "
-            f"n_tokens = {n_tokens} at d = {d}; lower n_tokens or give another file"
+            f"n_tokens = {n_tokens} at d = {wanted}; lower n_tokens or give another file"
         )
         raise InputError(message)
     if len(tokens) > n_tokens:
         rows = np.sort(stream.choice(len(tokens), n_tokens, replace=False))
         tokens, mass = tokens[rows], mass[rows]
+    if basis is not None:
+        lengths = np.linalg.norm(tokens, axis=1)
+        tokens = tokens @ basis
+        if not (np.linalg.norm(tokens, axis=1) > _OUTSIDE * lengths).all():
+            message = f"{path}: a token lies outside the span; raise span or leave the token out"
+            raise InputError(message)
     return normalise(tokens), mass / mass.sum()
 
 

@@ -31,12 +31,16 @@ class Assumptions:
 
     condition_B: float
     """Condition number of B in the 2-norm."""
+    rank_B: int
+    """Number of singular values of B above roundoff."""
     asymmetry: float
     """|A - A^T| / |A| in the Frobenius norm."""
     gap: float
     """mu_1 minus the next distinct eigenvalue of A."""
     multiplicity: int
     """Dimension of E."""
+    spectrum_A: tuple[complex, ...]
+    """Eigenvalues of A by falling real part."""
     spectrum_V: tuple[complex, ...]
     """Eigenvalues of V by falling real part."""
     angle: float
@@ -170,7 +174,11 @@ class Weights:
         >>> Weights(np.diag([1.0, 0.5]), np.eye(2)).assumptions().violated
         ()
         """
-        asymmetry, condition = _asymmetry(self.A), float(np.linalg.cond(self.B))
+        return self._assumptions
+
+    @cached_property
+    def _assumptions(self) -> Assumptions:
+        asymmetry, rank = _asymmetry(self.A), int(np.linalg.matrix_rank(self.B))
         norm = rate = misalignment = angle = np.nan
         if self.has_target:
             basis = self.dominant()
@@ -181,23 +189,31 @@ class Weights:
             angle = float(scipy.linalg.subspace_angles(basis, self.terminal()).max())
         checks = {
             "dominant eigenvalue of A real and semisimple": self.has_target,
-            "B invertible": condition < 1 / np.finfo(float).eps,
+            "B invertible": rank == self.d,
             "A symmetric": asymmetry <= SYMMETRY_TOLERANCE,
             "gap > 0": self.gap > 0,
         }
-        spectrum = sorted(np.linalg.eigvals(self.V), key=lambda z: (-z.real, -z.imag))
         return Assumptions(
-            condition_B=condition,
+            condition_B=float(np.linalg.cond(self.B)),
+            rank_B=rank,
             asymmetry=asymmetry,
             gap=self.gap,
             multiplicity=self._dominant.shape[1] if self.has_target else 0,
-            spectrum_V=tuple(complex(z) for z in spectrum),
+            spectrum_A=spectrum(self.A),
+            spectrum_V=spectrum(self.V),
             angle=angle,
             norm_BTe=norm,
             rate=rate,
             misalignment=misalignment,
             violated=tuple(name for name, holds in checks.items() if not holds),
         )
+
+
+def spectrum(matrix: Array) -> tuple[complex, ...]:
+    """Return the eigenvalues of a matrix by falling real part, of a pair first the upper one."""
+    symmetric = _asymmetry(matrix) <= SYMMETRY_TOLERANCE
+    values = np.linalg.eigvalsh(matrix) if symmetric else np.linalg.eigvals(matrix)
+    return tuple(sorted((complex(z) for z in values), key=lambda z: (-z.real, -z.imag)))
 
 
 def _asymmetry(matrix: Array) -> float:

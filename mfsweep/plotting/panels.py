@@ -1,6 +1,6 @@
 """What one panel of a figure shows: the results of one shard."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mfsweep.dynamics.weights import Weights
 from mfsweep.sweep.cell import weights_of
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import COLLECTED
-from mfsweep.sweep.grid import Shard, shards
+from mfsweep.sweep.grid import Shard, given, shards
 from mfsweep.sweep.layout import SHARD_DIMS
 from mfsweep.sweep.results import open_results
 
@@ -37,6 +37,8 @@ class Panel:
         Its laws; dims estimator, law (and cell_status).
     bound
         Rates of the two terms of Theorem 1; dims beta, time.
+    own_beta
+        A trained head's own inverse temperature in the sweep's units; NaN of other weights.
     """
 
     shard: Shard
@@ -45,6 +47,7 @@ class Panel:
     switches: xr.Dataset
     laws: xr.Dataset
     bound: xr.Dataset
+    own_beta: float = field(default=np.nan, kw_only=True)
 
     @property
     def is_control(self) -> bool:
@@ -116,7 +119,12 @@ def read_panels(config: Config, run_folder: Path) -> tuple[Panel, ...]:
         raise StoreError(message)
     stores = [tree[name].to_dataset() for name in COLLECTED]
     return tuple(
-        Panel(shard, weights_of(config, shard), *(_part(store, shard) for store in stores))
+        Panel(
+            shard,
+            weights_of(config, shard),
+            *(_part(store, shard) for store in stores),
+            own_beta=source.own_beta if (source := given(config, shard)) else np.nan,
+        )
         for shard in shards(config)
     )
 

@@ -122,6 +122,7 @@ def assumptions_table(panels: Iterable[Panel]) -> Table:
         found = panel.weights.assumptions()
         numbers = (
             found.condition_B,
+            found.rank_B,
             found.asymmetry,
             found.gap,
             found.multiplicity,
@@ -135,18 +136,37 @@ def assumptions_table(panels: Iterable[Panel]) -> Table:
         rows[place] = (
             *place,
             *(_small(value) for value in numbers),
+            _eigenvalue(found.spectrum_A[0]),
+            number(panel.own_beta),
             f"violated: {violated}" if violated else "none violated",
         )
-    heads = ("condition of B", "asymmetry of A", "measured gap", "multiplicity of E", "|Bᵀe|")
-    others = ("rate c", "misalignment Δ", "angle of E to V's eigenspace (degrees)", "assumptions")
+    heads = (
+        "condition of B",
+        "rank of B",
+        "asymmetry of A",
+        "measured gap",
+        "multiplicity of E",
+        "|Bᵀe|",
+    )
+    others = (
+        *("rate c", "misalignment Δ", "angle of E to V's eigenspace (degrees)"),
+        *("dominant eigenvalue of A", "own beta", "assumptions"),
+    )
     return Table(
         "assumptions",
         "Assumption 1 of arXiv 2605.10931 checked for every weight pair: B invertible, A = VBᵀ "
         "symmetric, gap positive; c = gap / |Bᵀe|; Δ = |Bᵀe| − ⟨e, Be⟩ is 0 where the crossover "  # noqa: RUF001
-        "can follow log beta.",
+        "can follow log beta; own beta is that of a trained head in the sweep's units.",
         (*_PLACE[:3], *heads, *others),
         tuple(rows.values()),
     )
+
+
+def _eigenvalue(value: complex) -> str:
+    """Write an eigenvalue, and whether it is real or one of a pair."""
+    if not value.imag:
+        return f"{number(value.real)}, real"
+    return f"{number(value.real)} ± {number(abs(value.imag))} i, complex"
 
 
 def _small(value: float) -> str:

@@ -9,11 +9,12 @@ import numpy as np
 from mfsweep._types import Array, Masses, Tokens
 from mfsweep.analysis.targets import distance_dominant, distance_terminal, project_dominant
 from mfsweep.analysis.wasserstein import coupling_distance, w2_curve
+from mfsweep.dynamics.given import load_given
 from mfsweep.dynamics.initial import initial_tokens
 from mfsweep.dynamics.simulate import Keep, Trajectory, simulate
-from mfsweep.dynamics.weights import Weights, load_weights, weights_with_gap
+from mfsweep.dynamics.weights import Weights, weights_with_gap
 from mfsweep.sweep.config import Config, Family, File
-from mfsweep.sweep.grid import Cell, Shard, times
+from mfsweep.sweep.grid import Cell, Shard, given, times
 from mfsweep.sweep.streams import token_stream, weights_stream
 
 
@@ -25,7 +26,7 @@ def weights_of(config: Config, place: Shard | Cell) -> Weights:
 @lru_cache(maxsize=32)
 def _weights(options: Family, d: int, gap: float) -> Weights:
     if isinstance(options, File):
-        return load_weights(options.path)
+        return load_given(options.path, options.span, options.scale).weights
     drawn = options.model_dump(exclude={"kind", "weights_seed"})
     stream = weights_stream(options.weights_seed, d, gap)
     return weights_with_gap(d, gap, family=options.kind, seed=stream, **drawn)
@@ -34,6 +35,7 @@ def _weights(options: Family, d: int, gap: float) -> Weights:
 def start(config: Config, shard: Shard | Cell, seed: int) -> tuple[Tokens, Masses]:
     """Return the initial tokens and masses of one seed; they do not depend on beta."""
     initial = config.initial
+    source = given(config, shard) if initial.path is not None else None
     return initial_tokens(
         int(shard.n_tokens),
         shard.d,
@@ -46,6 +48,7 @@ def start(config: Config, shard: Shard | Cell, seed: int) -> tuple[Tokens, Masse
             (c.weight, direction(config, shard, c.tilt), c.kappa) for c in initial.components
         ],
         path=initial.path,
+        basis=None if source is None else source.basis,
     )
 
 

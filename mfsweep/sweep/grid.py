@@ -18,6 +18,7 @@ from mfsweep.sweep.config import Config, File, Part, Time, one_line, significant
 
 if TYPE_CHECKING:
     from mfsweep._types import Times
+    from mfsweep.dynamics.given import Given
 
 NUMERICS_VERSION = 3
 """Raised when the same config would give other numbers: cells of older versions are stale."""
@@ -145,25 +146,29 @@ def _place(config: Config, part: Part) -> tuple[int, float]:
     """Return d and gap, from the weights file where the grid does not give them."""
     if part.d is not None and part.gap is not None:
         return part.d, part.gap
-    from mfsweep.dynamics.weights import load_weights  # it needs scipy; most configs do not
-
     family = config.families[part.family]
     if not isinstance(family, File):
         message = f"{part.family} has no d and gap, yet is no file family"
         raise TypeError(message)
     try:
-        weights = load_weights(family.path)
-        d, gap = weights.d, significant(weights.gap)
+        d, gap, has_target, width = _measured(family, *_state(family.path))
     except InputError as error:
         line = f"families.{part.family}.path = {family.path.name!r}: {error}; correct the file"
         raise InputError(one_line(line)) from error
+    start = config.initial.path
+    if start is not None and (found := _token_width(start, *_state(start))) != width:
+        message = (
+            f"initial.path = {start.name!r}: its tokens have d = {found}, and families."
+            f"{part.family}.path = {family.path.name!r} has d = {width}; give files of one d"
+        )
+        raise InputError(message)
     if config.initial.sampling == "equispaced" and d != 2:
         message = (
             f"initial.sampling = 'equispaced': equispaced needs d = 2, families.{part.family}.path"
             f" holds d = {d}; set iid or qmc, or remove the family from grid.family"
         )
         raise InputError(message)
-    if math.inf in part.n_tokens and not (d == 2 and weights.has_target and gap > 0):
+    if math.inf in part.n_tokens and not (d == 2 and has_target and gap > 0):
         message = (
             f"n_tokens = .inf: the continuum needs d = 2 and a simple real dominant eigenvalue of "
             f"V B^T, families.{part.family}.path holds d = {d}, gap = {gap:g}; give the family "
@@ -171,6 +176,46 @@ def _place(config: Config, part: Part) -> tuple[int, float]:
         )
         raise InputError(message)
     return d, gap
+
+
+@lru_cache(maxsize=4096)
+def _measured(family: File, _modified: int, _size: int) -> tuple[int, float, bool, int]:
+    """Return d, gap, whether A has a metastable target, and the file's own d.
+
+    Measured once for as long as the file stays.
+    """
+    from mfsweep.dynamics.given import load_given  # it needs scipy; most configs do not
+
+    found = load_given(family.path, family.span, family.scale)
+    weights, width = found.weights, found.weights.d if found.basis is None else len(found.basis)
+    return weights.d, significant(weights.gap), weights.has_target, width
+
+
+@lru_cache(maxsize=8)
+def _token_width(path: Path, _modified: int, _size: int) -> int:
+    """Return the d of a file of tokens."""
+    from mfsweep.dynamics.initial import load_tokens
+
+    return int(load_tokens(path)[0].shape[1])
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return time and size of a file, by which it counts as the same; zeros where there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return 0, 0
+    return state.st_mtime_ns, state.st_size
+
+
+def given(config: Config, place: Shard | Cell) -> "Given | None":
+    """Return what a file family's weights were made from, None for a family that is drawn."""
+    options = config.families[place.family]
+    if not isinstance(options, File):
+        return None
+    from mfsweep.dynamics.given import load_given
+
+    return load_given(options.path, options.span, options.scale)
 
 
 def times(time: Time) -> "Times":
@@ -263,7 +308,8 @@ def _options(config: Config, label: str) -> dict[str, Any]:
     family = config.families[label]
     if not isinstance(family, File):
         return family.model_dump()
-    return {"kind": family.kind, "content": _content_of(family.path, f"families.{label}.path")}
+    options = family.model_dump(exclude={"path"}, exclude_defaults=True)
+    return options | {"content": _content_of(family.path, f"families.{label}.path")}
 
 
 def _solver(config: Config, shard: Shard) -> dict[str, Any]:

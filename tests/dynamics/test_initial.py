@@ -149,3 +149,20 @@ def test_bad_input_is_named(options, named):
     options = {"n_tokens": 8, "d": 2, "seed": 0} | options
     with pytest.raises(InputError, match=named):
         initial_tokens(options.pop("n_tokens"), options.pop("d"), **options)
+
+
+def test_tokens_of_a_file_are_projected_on_a_span(tmp_path):
+    rng = np.random.default_rng(0)
+    rows, basis = rng.standard_normal((7, 5)), np.linalg.qr(rng.standard_normal((5, 2)))[0]
+    np.savez(tmp_path / "t.npz", tokens=rows)
+    given = {"distribution": "file", "path": tmp_path / "t.npz", "seed": 0, "basis": basis}
+    tokens, _ = initial_tokens(7, 2, **given)
+    inside = rows @ basis @ basis.T
+    expected = inside / np.linalg.norm(inside, axis=1, keepdims=True)
+    np.testing.assert_allclose(tokens @ basis.T, expected)
+    np.savez(tmp_path / "t.npz", tokens=rows[:, :2])
+    with pytest.raises(InputError, match="asked for n_tokens = 7 at d = 5"):
+        initial_tokens(7, 2, **given)
+    np.savez(tmp_path / "t.npz", tokens=np.vstack([rows[:6], rows[6] - inside[6]]))
+    with pytest.raises(InputError, match="a token lies outside the span"):
+        initial_tokens(7, 2, **given)

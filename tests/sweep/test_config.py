@@ -155,7 +155,13 @@ BROKEN = {
         "/dev/zero",
         "../G0.npz",
         "a" * 900 + ".npz",
+        "none*.npz",
+        "*.yaml",
+        "**/none/*.npz",
+        "[",
     ],
+    "families.given.span": [None, True, 1, 0, 5000, 2.0, "2", [2], {}],
+    "families.given.scale": [*NO_CHOICE, "Unit"],
     "overrides": [None, True, 3, "text", {}, [{"family": "control", "seed": 2}] * 101],
     "overrides[0]": [None, 3, "text", [], {}, {"family": "control"}, {"d": 2}, {"seed": 3}],
     "overrides[0].family": [*NO_TEXT, "nobody", "spare", ["control"]],
@@ -595,6 +601,79 @@ def test_mixtures_and_files_are_starts(load):
     assert [part.weight for part in mixture.components] == [1.0, 0.5]
     given = load(GOOD | {"initial": {"distribution": "file", "path": "G0.npz"}}).initial
     assert given.path.is_absolute()
+
+
+HEADS = ["layer0-head2", "layer0-head10", "layer1-head0"]
+
+
+@pytest.fixture
+def patterned(load, tmp_path):
+    """Load GOOD with the family `given` a pattern of three files, and other keys changed."""
+    (tmp_path / "heads").mkdir()
+    for name in HEADS:
+        np.savez(tmp_path / f"heads/{name}.npz", V=np.eye(2), B=np.eye(2))
+    (tmp_path / "heads/notes.txt").write_text("no weights")
+
+    def patterned(path="heads/*", overrides=(), label="given"):
+        document = changed("grid.family", ["control", label])
+        options = {"kind": "file", "path": path, "span": 2, "scale": "unit"}
+        document["families"] = {**GOOD["families"], label: options}
+        return load(document | {"overrides": [*overrides]})
+
+    return patterned
+
+
+def test_a_pattern_stands_for_a_family_a_file_in_the_order_of_their_numbers(patterned, tmp_path):
+    config = patterned()
+    labels = [f"given-{name}" for name in HEADS]
+    assert config.grid.family == ("control", *labels)
+    assert [label for label in config.families if label.startswith("given")] == labels
+    for label, name in zip(labels, HEADS, strict=True):
+        family = config.families[label]
+        assert family.path == tmp_path / f"heads/{name}.npz"
+        assert (family.span, family.scale) == (2, "unit")
+    absolute = patterned(str(tmp_path / "heads/layer0-head?.npz"))
+    assert absolute.grid.family == ("control", "given-layer0-head2")
+
+
+def test_a_written_out_pattern_is_a_config_of_the_same_meaning(patterned):
+    config = patterned()
+    assert Config.model_validate(json.loads(config.model_dump_json(exclude_none=True))) == config
+
+
+def test_an_override_of_a_pattern_holds_for_each_of_its_files(patterned):
+    config = patterned(overrides=[{"family": "given", "beta": [3]}, {"d": [2], "seed": 1}])
+    betas = {part.family: part.beta for part in config.parts()}
+    assert betas.pop("control") == (8.0, 16.0, INF)
+    assert set(betas.values()) == {(3.0,)}
+    assert len(betas) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"path": "none/*.npz"}, "families.given.path = 'none/*.npz': must match 1 to 10,000"),
+        ({"path": "heads/*.txt"}, "families.given.path = 'heads/*.txt': must match"),
+        ({"label": "a" * 25}, f"families.{'a' * 25}.path = 'heads/*': gives the label aaa"),
+    ],
+)
+def test_a_pattern_that_gives_no_families_is_refused_by_its_key(patterned, options, told):
+    with pytest.raises(InputError) as caught:
+        patterned(**options)
+    assert str(caught.value).startswith(told)
+    assert len(str(caught.value)) <= 300
+
+
+def test_two_files_of_one_label_are_refused(load, tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        np.savez(tmp_path / folder / "a.npz", V=np.eye(2), B=np.eye(2))
+    same = {"kind": "file", "path": "*/a.npz"}
+    line = refusal(load, changed("families.given", same))
+    assert line.startswith("families.given.path = '*/a.npz': matches two files of one name")
+    document = changed("families.given", {"kind": "file", "path": "one/*.npz"})
+    document["families"]["given-a"] = {"kind": "identity"}
+    assert "stands for given-a, which is another family already" in refusal(load, document)
 
 
 @pytest.mark.parametrize("method", ["euler", "rk4"])

@@ -288,6 +288,61 @@ def test_a_file_enters_digests_by_content_and_not_by_path(tmp_path):
     assert differing(one, three) == {"id", *NUMBERS}
 
 
+def test_the_digest_of_a_file_family_holds_what_is_not_left_out(tmp_path):
+    np.savez(tmp_path / "G.npz", V=np.diag([1.0, 0.7, 0.1]), B=np.eye(3))
+    content = hashlib.blake2b((tmp_path / "G.npz").read_bytes(), digest_size=8).hexdigest()
+    options = {"kind": "file", "path": str(tmp_path / "G.npz")}
+    for more, told, place in (
+        ({}, "", "3,0.3"),
+        ({"scale": "raw"}, "", "3,0.3"),
+        ({"span": 2}, ',"span":2', "2,0.3"),
+        ({"scale": "unit", "span": 2}, ',"scale":"unit","span":2', "2,0.3"),
+    ):
+        config = configured(grid={"family": ["G"]}, families={"G": options | more})
+        text = (
+            f'{{"dtype":"float64","family":{{"content":"{content}","kind":"file"{told}}},'
+            '"initial":{"components":[],"distribution":"uniform","kappa":null,"path":null,'
+            f'"sampling":"iid","tilt":null}},"numerics":{grid_module.NUMERICS_VERSION},'
+            f'"place":[{place},4.0],"solver":{{"atol":1e-09,"merge_radius":1e-06,'
+            '"method":"dopri5","rtol":1e-06,"step":null},"time":{"n_times":3,"t_end":6.0}}'
+        )
+        expected = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        assert cell_digest(config, shards(config)[0]) == expected
+
+
+def test_the_gap_is_that_of_the_scaled_and_restricted_weights(tmp_path):
+    np.savez(tmp_path / "G.npz", V=np.diag([2.0, 0.8, 1.0]), B=4 * np.eye(3))
+    family = {"kind": "file", "path": str(tmp_path / "G.npz"), "scale": "unit", "span": 2}
+    config = configured(grid={"family": ["G"]}, families={"G": family})
+    assert {(shard.d, shard.gap) for shard in shards(config)} == {(2, 0.5)}
+
+
+def test_a_span_that_cannot_hold_e_is_refused_by_its_key(tmp_path):
+    turn = np.array([[1.0, -0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.1]])
+    b = np.array([[1.0, 0.0, 0.5], [0.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
+    np.savez(tmp_path / "G.npz", V=turn @ np.linalg.inv(b).T, B=b)
+    family = {"kind": "file", "path": str(tmp_path / "G.npz"), "span": 2}
+    config = configured(grid={"family": ["G"]}, families={"G": family})
+    with pytest.raises(InputError, match=r"^families\.G\.path = 'G\.npz': span = 2: E, "):
+        shards(config)
+
+
+def test_tokens_of_another_dimension_than_the_weights_are_refused(tmp_path):
+    np.savez(tmp_path / "G.npz", V=np.diag([1.0, 0.5, 0.1]), B=np.eye(3))
+    for width, fits in ((3, True), (2, False)):
+        np.savez(tmp_path / f"{width}.npz", tokens=np.eye(9, width) + 1)
+        start = {"distribution": "file", "path": str(tmp_path / f"{width}.npz")}
+        for span in ({}, {"span": 2}):
+            family = {"kind": "file", "path": str(tmp_path / "G.npz"), **span}
+            config = configured(grid={"family": ["G"]}, families={"G": family}, initial=start)
+            if fits:
+                assert len(shards(config)) == 2
+                continue
+            line = r"^initial\.path = '2\.npz': its tokens have d = 2, .* has d = 3; give files"
+            with pytest.raises(InputError, match=line):
+                shards(config)
+
+
 def test_a_file_that_is_rewritten_changes_the_digests(tmp_path):
     np.savez(tmp_path / "G.npz", V=np.diag([1.0, 0.5]), B=np.eye(2))
     config = file_config(tmp_path / "G.npz")

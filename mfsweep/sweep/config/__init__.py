@@ -6,6 +6,7 @@ same contract as JSON schema.
 - ``values``: what one number, name, list or mapping may be.
 - ``axes``: the keys ``grid`` and ``overrides``.
 - ``sections``: every other section and its keys.
+- ``patterns``: file families whose path stands for many files.
 - ``whole``: `Config`, its parts, and what the keys ask for together.
 - ``reading``: from a file to a `Config`.
 - ``refusals``: how a mistake is told in one line.

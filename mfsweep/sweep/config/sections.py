@@ -26,6 +26,7 @@ FIXED_STEP = ("euler", "rk4")
 MOST_COMPONENTS = 20
 Dtype = Literal["float64", "float32"]
 Format = Literal["png", "pdf"]
+Scale = Literal["raw", "unit"]
 
 
 class _Drawn(Section):
@@ -81,6 +82,10 @@ class File(Section):
 
     kind: Literal["file"]
     path: Annotated[Path, BeforeValidator(_npz_path, json_schema_input_type=str)]
+    span: Annotated[int, *says("must be a whole number from 2 to 4096", ge=2, le=4096)] | None = (
+        None
+    )
+    scale: Annotated[Scale, *one_of(Scale)] = "raw"
 
 
 def _of_a_kind(value: object) -> object:

@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from mfsweep.sweep.config.axes import Grid, Override
+from mfsweep.sweep.config.patterns import expanded
 from mfsweep.sweep.config.refusals import refuse
 from mfsweep.sweep.config.sections import (
     Family,
@@ -68,6 +70,11 @@ class Config(Section):
     store: Store = Field(default_factory=Store)
     laws: Laws = Field(default_factory=Laws)
     figures: Figures = Field(default_factory=Figures)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _patterns(cls, data: object, info: ValidationInfo) -> object:
+        return expanded(data, Path((info.context or {}).get("folder", "")))
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

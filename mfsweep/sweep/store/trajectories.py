@@ -16,7 +16,7 @@ from mfsweep.sweep import layout
 from mfsweep.sweep.blocks import Blocks, block_times
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import provenance, seal
-from mfsweep.sweep.grid import NUMERICS_VERSION, Cell, Shard, cell_digest, times
+from mfsweep.sweep.grid import NUMERICS_VERSION, Cell, Shard, cell_digest, given, times
 from mfsweep.sweep.layout import COORDINATES, DONE, MISSING, Variable
 from mfsweep.sweep.store.arrays import (
     create_array,
@@ -78,8 +78,18 @@ def signature(config: Config, shard: Shard, versions: Iterable[int] = ()) -> dic
         "settings_digest": cell_digest(config, shard, numerics=False),
         "numerics_versions": sorted({*versions, NUMERICS_VERSION}),
         **shard.place,
+        **_units(config, shard),
     }
     return attrs | ({"distance_floor": FLOAT32_FLOOR} if config.store.dtype == "float32" else {})
+
+
+def _units(config: Config, shard: Shard) -> dict[str, float]:
+    """Return what a file's V and B were divided by, and a trained head's own beta."""
+    source = given(config, shard)
+    if source is None:
+        return {}
+    units = {"unit_B": source.unit_B, "unit_V": source.unit_V, "own_beta": source.own_beta}
+    return {name: value for name, value in units.items() if not math.isnan(value)}
 
 
 def sign(path: Path, config: Config, shard: Shard) -> None:
