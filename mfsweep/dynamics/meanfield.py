@@ -4,7 +4,7 @@ With x = (cos theta, sin theta), x' = (-sin theta, cos theta) and masses w_j at 
 
     d theta / dt = <x', V m(x)>,  m(x) = sum_j w_j e^{beta <B^T x, y_j>} y_j / sum_j (the same) 1,
 
-is summed over tiles of neighbouring masses with a running maximum of logit + log-mass, so a
+is summed over tiles of neighbouring masses, relative to the largest logit + log-mass so far, so a
 log-mass of any size keeps its digits. A tile that adds less than e^{-40} of the sum is skipped:
 on its arc the logit is largest at the direction of B^T x, or else at an end.
 """
@@ -23,6 +23,8 @@ TILE = 32
 """Masses per tile."""
 SKIP = -40.0
 """Log of the share of a sum below which a tile is left out."""
+FAR = 300.0
+"""Log of the largest term that is summed without a look at its tile's own largest."""
 _LOWEST = -1e308
 
 
@@ -43,25 +45,27 @@ def _keys(edges: Array, eta: Array, mirrored: bool, antipodal: bool) -> Array:
     return keys
 
 
-@njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def _logits(qx: float, qy: float, y: Array, log_mass: Array, start: int, out: Array) -> float:
-    """Fill out[j] = <q, y_{start+j}> + l_{start+j}; return the maximum."""
+@njit(cache=True, error_model="numpy")
+def _highest(qx: float, qy: float, keys: Array, log_mass: Array, tile: Any) -> float:
+    """Return the largest <q, y> + log-mass of a tile (image, start, stop)."""
+    image, start, stop = tile
     top = _LOWEST
-    for j in range(out.size):
-        out[j] = qx * y[0, start + j] + qy * y[1, start + j] + log_mass[start + j]
-        top = max(top, out[j])
+    for j in range(start, stop):
+        top = max(top, qx * keys[image, 0, j] + qy * keys[image, 1, j] + log_mass[j])
     return top
 
 
 @njit(cache=True, fastmath=REDUCTION, error_model="numpy")
-def _sums(y: Array, start: int, logit: Array, shift: float) -> tuple[float, float, float]:
-    """Sum e^{logit - shift} times 1, y_1 and y_2 over a tile."""
+def _sums(qx: float, qy: float, keys: Array, log_mass: Array, tile: Any, shift: float) -> Any:
+    """Sum e^{<q, y> + log-mass - shift} times 1, y_1 and y_2 over a tile (image, start, stop)."""
+    image, start, stop = tile
     z = a = b = 0.0
-    for j in range(logit.size):
-        e = exponential(logit[j] - shift)
+    for j in range(start, stop):
+        x, y = keys[image, 0, j], keys[image, 1, j]
+        e = exponential(qx * x + qy * y + (log_mass[j] - shift))
         z += e
-        a += e * y[0, start + j]
-        b += e * y[1, start + j]
+        a += e * x
+        b += e * y
     return z, a, b
 
 
@@ -96,9 +100,7 @@ def _bounds(qx: float, qy: float, ends: Array, total: Array, out: Array) -> None
 
 
 @njit(cache=True, error_model="numpy")
-def _average(
-    qx: float, qy: float, keys: Array, log_mass: Array, tiles: Any, bound: Array, logit: Array
-) -> Any:
+def _average(qx: float, qy: float, keys: Array, log_mass: Array, tiles: Any, bound: Array) -> Any:
     """Softmax average of one query, and the number of masses summed."""
     ends, total = tiles
     n = log_mass.size
@@ -111,15 +113,16 @@ def _average(
         t = opening if turn < 0 else turn
         if turn == opening or bound[t] < top + SKIP:
             continue
-        y, start = keys[t // per_image], (t % per_image) * TILE
-        part = logit[: min(TILE, n - start)]
-        highest = _logits(qx, qy, y, log_mass, start, part)
-        if highest > top:
-            shrink = exponential(top - highest)
-            z, a, b, top = z * shrink, a * shrink, b * shrink, highest
-        more, more_a, more_b = _sums(y, start, part, top)
+        start = (t % per_image) * TILE
+        tile = t // per_image, start, min(start + TILE, n)
+        if bound[t] > top + FAR:
+            highest = _highest(qx, qy, keys, log_mass, tile)
+            if highest > top:
+                shrink = exponential(top - highest)
+                z, a, b, top = z * shrink, a * shrink, b * shrink, highest
+        more, more_a, more_b = _sums(qx, qy, keys, log_mass, tile, top)
         z, a, b = z + more, a + more_a, b + more_b
-        pairs += part.size
+        pairs += tile[2] - start
     return a / z, b / z, pairs
 
 
@@ -144,7 +147,7 @@ def edge_velocity(
     masses = log_mass.T.copy().ravel()
     keys = _keys(edges, eta, mirrored, antipodal)
     tiles = _tiles(keys, masses)
-    bound, logit = np.empty(tiles[1].size), np.empty(TILE)
+    bound = np.empty(tiles[1].size)
     first, stop = (1, edges.size - 1) if mirrored else (0, edges.size - 1)
     for k in range(first, stop):
         c, s = math.cos(edges[k]), math.sin(edges[k])
@@ -153,7 +156,7 @@ def edge_velocity(
             length = math.hypot(qx, qy)
             mx, my = qx / length, qy / length
         else:
-            mx, my, more = _average(beta * qx, beta * qy, keys, masses, tiles, bound, logit)
+            mx, my, more = _average(beta * qx, beta * qy, keys, masses, tiles, bound)
             pairs += more
         velocity[k] = c * (V[1, 0] * mx + V[1, 1] * my) - s * (V[0, 0] * mx + V[0, 1] * my)
     if not mirrored:
