@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from mfsweep._types import Array, Masses, Tokens
+from mfsweep._types import Array, Basis, Masses, Tokens
 from mfsweep.dynamics.circle import condense
 from mfsweep.dynamics.kernels import (
     TILE,
@@ -199,6 +199,7 @@ def condensed_average(
     square_mass: Masses | None = None,
     *,
     tree: Tree | None = None,
+    spans: tuple[Basis, Basis] | None = None,
 ) -> SoftmaxAverage:
     """Average the tokens as each sees them: softmax_average with queries x_i form and keys x_j.
 
@@ -208,7 +209,7 @@ def condensed_average(
         Tokens, unit vectors, shape (n, d), in any order.
     form
         The inverse temperature times B, shape (d, d).
-    mass, square_mass
+    mass, square_mass, spans
         As in softmax_average.
     tree
         A neighbour tree of these tokens, or of earlier ones while neighbours stay neighbours.
@@ -232,15 +233,14 @@ def condensed_average(
     order = tree.order
     square = mass**2 if square_mass is None else square_mass
     tokens, mass, square = x[order], mass[order], square[order]
-    result = SoftmaxAverage(np.empty((n, d)), np.empty(n), n * n)
+    back = np.argsort(order)
     if d > 3:
-        sums = softmax_average(tokens @ form, tokens, mass, square)
-        result.average[order], result.ess[order] = sums.average, sums.ess
-        return result._replace(pairs=sums.pairs)
+        sums = softmax_average(tokens @ form, tokens, mass, square, spans=spans)
+        return SoftmaxAverage(sums.average[back], sums.ess[back], sums.pairs)
     table, pairs = _table(in_three(tokens), in_three(in_three(form).T).T, mass, square, tree)
-    result.average[order] = table[:, 2 : 2 + d] / table[:, 1:2]
-    result.ess[order] = table[:, 1] ** 2 / table[:, 0]
-    return result._replace(pairs=min(pairs, n * n))
+    table = table[back]
+    average, ess = table[:, 2 : 2 + d] / table[:, 1:2], table[:, 1] ** 2 / table[:, 0]
+    return SoftmaxAverage(average, ess, min(pairs, n * n))
 
 
 def _tiles_on_circle(x: Array, mass: Array, square: Array, q: Array) -> Tiles:

@@ -20,8 +20,10 @@ def attend(
     *,
     tree: Tree | None = None,
 ) -> SoftmaxAverage:
-    """Average the tokens as each sees them at inverse temperature beta."""
-    return condensed_average(x, beta * weights.B, mass, square_mass, tree=tree)
+    """Average the values V x_j as each token sees them at inverse temperature beta: V m_i."""
+    spans, V = weights.spans, weights.V
+    found = condensed_average(x, beta * weights.B, mass, square_mass, tree=tree, spans=spans)
+    return found._replace(average=found.average @ (V if spans is None else V @ spans[1]).T)
 
 
 def softmax_drift(x: Tokens, weights: Weights, beta: float, *, mass: Masses | None = None) -> Array:
@@ -53,7 +55,8 @@ def softmax_drift(x: Tokens, weights: Weights, beta: float, *, mass: Masses | No
 
     Notes
     -----
-    Cost O(n^2 d), memory O(n d). Source: arXiv 2605.10931, the particle system.
+    Cost O(n^2 d), or O(n^2 r) where the ranks of V and B add up to r <= d; memory O(n d).
+    Source: arXiv 2605.10931, the particle system.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> softmax_drift(x, Weights(np.eye(2), np.eye(2)), 0.0)
@@ -64,7 +67,7 @@ def softmax_drift(x: Tokens, weights: Weights, beta: float, *, mass: Masses | No
     if not (np.isfinite(beta) and beta >= 0):
         message = f"beta = {beta}: must be finite and >= 0; use zero_temperature_drift for inf"
         raise InputError(message)
-    return tangent(x, attend(x, weights, beta, mass).average @ weights.V.T)
+    return tangent(x, attend(x, weights, beta, mass).average)
 
 
 def zero_temperature_drift(x: Tokens, weights: Weights) -> Array:

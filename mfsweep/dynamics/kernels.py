@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from mfsweep._types import Array, Masses
+from mfsweep._types import Array, Basis, Masses
 from mfsweep.dynamics.tiles import (
     Caps,
     Runs,
@@ -336,25 +336,31 @@ def _row_cap(block: Array, centre: Array) -> Any:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _average_blas(
     q: Array,
-    y: Array,
+    queries: Array,
+    keys: Array,
+    values: Array,
     mass: Array,
     square: Array,
     caps: Caps,
     depth: float,
     block: tuple[int, int],
 ) -> Any:
-    """Average, ess and pairs; q (n, d), y (keys, d), masses (keys,), caps of each block of keys."""
+    """Average of the values, ess and pairs; logits are <queries_i, keys_j> = <q_i, y_j>.
+
+    q (n, d), queries (n, r), keys (keys, r), values (keys, v), masses (keys,), caps of each block
+    of y.
+    """
     height, width = block
-    (n, d), keys, blocks = q.shape, len(y), caps.log_mass.size
-    average, ess = np.empty_like(q), np.empty(n, q.dtype)
-    logits, sums = np.empty(height * width, q.dtype), np.empty(height * d, q.dtype)
+    n, count, wide, blocks = len(q), len(keys), values.shape[1], caps.log_mass.size
+    average, ess = np.empty((n, wide), q.dtype), np.empty(n, q.dtype)
+    logits, sums = np.empty(height * width, q.dtype), np.empty(height * wide, q.dtype)
     top, z, z2 = np.empty(height, q.dtype), np.empty(height, q.dtype), np.empty(height, q.dtype)
-    centre = np.empty(d)
+    centre = np.empty(q.shape[1])
     pairs = 0
     for start in range(0, n, height):
-        queries, total = q[start : start + height], average[start : start + height]
-        rows = len(queries)
-        cap, shortest, longest = _row_cap(queries, centre)
+        seeking, total = queries[start : start + height], average[start : start + height]
+        rows = len(seeking)
+        cap, shortest, longest = _row_cap(q[start : start + height], centre)
         along = caps.centre @ centre
         opening = int(np.argmax(along))
         top[:], z[:], z2[:], total[:] = _LOWEST, 0, 0, 0
@@ -366,10 +372,10 @@ def _average_blas(
             bound = reach_of_block(along[k], shortest, longest, cap, two)
             if bound + caps.log_mass[k] < top[:rows].min() + depth:
                 continue
-            at = slice(k * width, min(keys, (k + 1) * width))
+            at = slice(k * width, min(count, (k + 1) * width))
             columns = at.stop - at.start
             logit = logits[: rows * columns].reshape(rows, columns)
-            np.dot(queries, y[at].T, logit)
+            np.dot(seeking, keys[at].T, logit)
             for i in range(rows):
                 highest = _largest(logit[i], top[i])
                 shrink = exponential(top[i] - highest)
@@ -377,8 +383,8 @@ def _average_blas(
                 z[i], z2[i] = z[i] * shrink + more, z2[i] * shrink * shrink + more2
                 total[i] *= shrink
                 top[i] = highest
-            sum_ = sums[: rows * d].reshape(rows, d)
-            np.dot(logit, y[at], sum_)
+            sum_ = sums[: rows * wide].reshape(rows, wide)
+            np.dot(logit, values[at], sum_)
             total += sum_
             pairs += rows * columns
         for i in range(rows):
@@ -391,7 +397,12 @@ def _average_blas(
 
 
 def softmax_average(
-    q: Array, y: Array, mass: Masses, square_mass: Masses | None = None
+    q: Array,
+    y: Array,
+    mass: Masses,
+    square_mass: Masses | None = None,
+    *,
+    spans: tuple[Basis, Basis] | None = None,
 ) -> SoftmaxAverage:
     """Average the keys with softmax weights, row by row.
 
@@ -410,16 +421,20 @@ def softmax_average(
     square_mass
         Sum of the squared masses of the tokens that a key stands for, shape (keys,); w_j^2 (the
         default) for one token. Only ess depends on it.
+    spans
+        From four dimensions on: orthonormal columns K (d, r) of a span that holds every query, and
+        R (d, v) of what is wanted of the averages, which then are R^T m_i.
 
     Returns
     -------
     SoftmaxAverage
-        Averages (n, d), effective sample sizes (n,) and the number of pairs computed.
+        Averages (n, d), or (n, v) of `spans`, effective sample sizes (n,) and the number of pairs
+        computed.
 
     Notes
     -----
     Relative error of a weight under 1e-15 plus that of its logit, |q| 2^-53 (2e-7 and |q| 2^-24 in
-    float32). Cost O(n keys d) at most, memory O((n + keys) d).
+    float32). Cost O(n keys d) at most, O(n keys (r + v)) with spans; memory O((n + keys) d).
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> softmax_average(0.0 * x, x, np.array([0.75, 0.25])).average
@@ -431,7 +446,8 @@ def softmax_average(
     square = mass**2 if square_mass is None else np.asarray(square_mass, dtype)
     if q.shape[1] < BLAS_FROM_DIMENSION:
         return _fused(q, y, mass, square)
-    block = LARGE_BLOCK if q.shape[1] >= LARGE_FROM_DIMENSION else BLOCK
+    parts = (q, y, y) if spans is None else (q @ spans[0], y @ spans[0], y @ spans[1])
+    block = LARGE_BLOCK if parts[0].shape[1] >= LARGE_FROM_DIMENSION else BLOCK
     depth = math.log(mass.min()) + negligible(dtype)
     caps = caps_of(y, mass, equal_runs(len(y), block[1]))
-    return SoftmaxAverage(*_average_blas(q, y, mass, square, caps, depth, block))
+    return SoftmaxAverage(*_average_blas(q, *parts, mass, square, caps, depth, block))

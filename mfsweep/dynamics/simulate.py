@@ -83,12 +83,10 @@ class _Flow:
         if math.isinf(self.beta):
             return zero_temperature_drift(x, self.weights)
         mass, square = self.clusters.mass, self.clusters.square
-        average, self.latest, pairs = attend(
-            x, self.weights, self.beta, mass, square, tree=self.tree
-        )
+        push, self.latest, pairs = attend(x, self.weights, self.beta, mass, square, tree=self.tree)
         self.pairs += pairs
         self.skipped += len(self.clusters.member) ** 2 - pairs
-        return tangent(x, average @ self.weights.V.T)
+        return tangent(x, push)
 
     def note(self, t: float) -> None:
         """Record the resolution; the latest drift was evaluated at time t."""

