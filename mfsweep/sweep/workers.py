@@ -190,6 +190,7 @@ def _local_cluster(workers: Workers) -> LocalCluster:
                 threads_per_worker=1,
                 processes=count > 1 or workers.memory is not None,  # one needs no second process
                 memory_limit=limit,
+                silence_logs=logging.CRITICAL,  # what workers say as they are stopped
                 protocol="tcp",
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
