@@ -343,6 +343,7 @@ def _average_blas(
     square: Array,
     caps: Caps,
     depth: float,
+    headroom: float,
     block: tuple[int, int],
 ) -> Any:
     """Average of the values, ess and pairs; logits are <queries_i, keys_j> = <q_i, y_j>.
@@ -376,13 +377,16 @@ def _average_blas(
             columns = at.stop - at.start
             logit = logits[: rows * columns].reshape(rows, columns)
             np.dot(seeking, keys[at].T, logit)
+            if bound > top[:rows].min() + headroom:
+                for i in range(rows):
+                    highest = _largest(logit[i], top[i])
+                    shrink = exponential(top[i] - highest)
+                    z[i], z2[i] = z[i] * shrink, z2[i] * shrink * shrink
+                    total[i] *= shrink
+                    top[i] = highest
             for i in range(rows):
-                highest = _largest(logit[i], top[i])
-                shrink = exponential(top[i] - highest)
-                more, more2 = _exponentiate(logit[i], mass[at], square[at], highest)
-                z[i], z2[i] = z[i] * shrink + more, z2[i] * shrink * shrink + more2
-                total[i] *= shrink
-                top[i] = highest
+                more, more2 = _exponentiate(logit[i], mass[at], square[at], top[i])
+                z[i], z2[i] = z[i] + more, z2[i] + more2
             sum_ = sums[: rows * wide].reshape(rows, wide)
             np.dot(logit, values[at], sum_)
             total += sum_
@@ -450,4 +454,6 @@ def softmax_average(
     block = LARGE_BLOCK if parts[0].shape[1] >= LARGE_FROM_DIMENSION else BLOCK
     depth = math.log(mass.min()) + negligible(dtype)
     caps = caps_of(y, mass, equal_runs(len(y), block[1]))
-    return SoftmaxAverage(*_average_blas(q, *parts, mass, square, caps, depth, block))
+    return SoftmaxAverage(
+        *_average_blas(q, *parts, mass, square, caps, depth, headroom_of(dtype), block)
+    )

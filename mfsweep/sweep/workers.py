@@ -37,6 +37,8 @@ _SETTINGS: dict[str, Any] = {
     **{  # a cell cannot wait for itself to end
         f"distributed.worker.memory.{step}": False for step in ("target", "spill", "pause")
     },
+    # a worker that is stopped may complain of a scheduler that is gone
+    "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
 }
 _UNCLEAN = "ignore:resource_tracker:UserWarning"
 _SAME = ("dask", "distributed", "mfsweep", "numba", "numpy", "zarr")
@@ -190,7 +192,6 @@ def _local_cluster(workers: Workers) -> LocalCluster:
                 threads_per_worker=1,
                 processes=count > 1 or workers.memory is not None,  # one needs no second process
                 memory_limit=limit,
-                silence_logs=logging.CRITICAL,  # what workers say as they are stopped
                 protocol="tcp",
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",

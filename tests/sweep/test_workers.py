@@ -1,6 +1,7 @@
 """Where cells run: what is refused, in one line and in time, and what listens to whom."""
 
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -261,3 +262,12 @@ def test_walltimes_are_read_as_slurm_reads_them(text, seconds):
 def test_what_is_no_walltime_is_refused(text):
     with pytest.raises(InputError, match="must be minutes"):
         seconds_of(text)
+
+
+def _level():
+    return logging.getLogger("distributed.worker").getEffectiveLevel()
+
+
+def test_workers_that_are_stopped_log_no_traceback_of_a_scheduler_that_is_gone():
+    with connect(Workers(2)) as client:
+        assert set(client.run(_level).values()) == {logging.CRITICAL}
