@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from mfsweep._errors import InputError
 from mfsweep.analysis.wasserstein import LARGEST_PLAN
@@ -64,8 +65,12 @@ class Cost:
 
 
 def plan(config: Config) -> tuple[Cost, ...]:
-    """Estimate every shard's cost; times one drift per (family, d, gap, n_tokens)."""
-    return tuple(_cost(config, shard) for shard in shards(config))
+    """Estimate every shard's cost; times one drift per (family, d, gap, n_tokens), on one thread.
+
+    More would wait for each other on a busy machine, which counts as work; a worker has one.
+    """
+    with threadpool_limits(1):
+        return tuple(_cost(config, shard) for shard in shards(config))
 
 
 def told(costs: tuple[Cost, ...]) -> str:

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 from tiny_run import write_config
 
 from mfsweep.sweep import execute
@@ -34,3 +35,16 @@ def test_the_peak_of_a_worker_is_what_plan_predicts_within_a_factor_of_1_3(tmp_p
         found = max(client.run(peak).values())
     assert cost.bytes_worker / 1.3 < found < 1.3 * cost.bytes_worker
     assert found - BASE_BYTES < 8 * n_times * n_tokens * shard.d, "the whole cell was held"
+
+
+def test_a_drift_is_timed_on_one_thread_as_a_worker_has(tmp_path, monkeypatch):
+    pools = []
+
+    def timed(*_):
+        pools.extend(pool["num_threads"] for pool in threadpool_info())
+
+    monkeypatch.setattr("mfsweep.sweep.plan.softmax_drift", timed)
+    with threadpool_limits(2):
+        plan(load_config(write_config(tmp_path)))
+    assert pools
+    assert set(pools) == {1}
