@@ -15,6 +15,7 @@ from PIL import Image
 from mfsweep._errors import InputError, StoreError
 from mfsweep._types import STATUSES
 from mfsweep.plotting import (
+    bound_terms,
     distances,
     draw_figures,
     read_orbit,
@@ -281,6 +282,42 @@ def test_the_figure_grows_and_says_when_it_leaves_shards_out(panels):
     capped, axes, _ = panel_grid(panels[:1] * 50, (2.0, 2.0))
     assert len(axes) == 48
     assert capped.get_suptitle() == "the first 48 of 50 shards"
+
+
+def test_a_title_wider_than_its_panel_breaks_behind_the_family(panels):
+    panel = panels[ALIGNED_2]
+    long = replace(panel, shard=replace(panel.shard, family="a-head-of-an-encoder", gap=0.04836913))
+    figure, axes, _ = panel_grid([panel, long, panel], (2.1, 1.9))
+    figure.draw_without_rendering()
+    assert "\n" not in axes[0].get_title()
+    assert axes[1].get_title().startswith("a-head-of-an-encoder\n$d=2$, $\\gamma=0.04837$")
+    for axis in axes:
+        box = axis.title.get_window_extent().transformed(figure.transFigure.inverted())
+        assert 0 <= box.x0 < box.x1 <= 1
+
+
+def test_a_distance_that_hardly_moves_has_numbers_on_its_axis(panels):
+    panel = panels[ALIGNED_2]
+    curves = panel.curves.copy(deep=True)
+    curves["w2_metastable"] = 1.4 + 0.01 * curves.w2_metastable / curves.w2_metastable.max()
+    figure = w2_curves([replace(panel, curves=curves)])
+    figure.draw_without_rendering()
+    (axis,) = titled(figure)
+    low, high = axis.get_ylim()
+    assert sum(low <= tick <= high for tick in axis.get_yticks()) >= 3
+
+
+def test_legends_name_only_what_is_drawn(panels):
+    panel = panels[ALIGNED_2]
+    one = replace(
+        panel,
+        shard=replace(panel.shard, seeds=panel.shard.seeds[:1]),
+        bound=panel.bound.assign(predicted_decay_rate=np.nan * panel.bound.predicted_decay_rate),
+    )
+    for draw, name in ((w2_curves, "middle half of the seeds"), (bound_terms, "predicted decay")):
+        for shown, expected in ((panel, True), (one, False)):
+            (legend,) = draw([shown]).legends
+            assert (name in [text.get_text() for text in legend.get_texts()]) == expected
 
 
 @pytest.mark.parametrize(("width", "inches"), WIDTHS.items())

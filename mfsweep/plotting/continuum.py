@@ -111,7 +111,7 @@ def continuum(panels: Sequence[Panel]) -> Figure:
             axis.set_ylabel(f"{estimator} (dimensionless)")
             axis.set_ylim(bottom=0.0)
         shard = row.continuum.shard
-        axes[0].set_title(rf"{shard.family}, $\gamma={shard.gap:g}$", loc="left")
+        axes[0].set_title(rf"{shard.family}, $\gamma={shard.gap:.4g}$", loc="left")
     legend_below(figure, _key(colours))
     return figure
 

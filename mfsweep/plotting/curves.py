@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from mfsweep._types import Estimator
 from mfsweep.plotting.panels import Panel
@@ -23,6 +23,8 @@ from mfsweep.plotting.style import (
 _SIZE = (2.1, 1.9)
 _LOWEST = 1e-7
 """Distances below it are roundoff and stay below the axis."""
+_NARROW = 0.2
+"""Decades of distance that look like a linear axis."""
 _TIME = r"time $t$ (dimensionless)"
 
 
@@ -51,7 +53,8 @@ def w2_curves(panels: Sequence[Panel]) -> Figure:
         if not np.isfinite(panel.median_event("turnaround")).any():
             say_in(axis, "no turnaround")
     band = Patch(color="0.5", alpha=0.3, lw=0, label="middle half of the seeds")
-    legend_below(figure, [*beta_handles(colours), band, _handle("turnaround")])
+    bands = [band] if any(len(panel.shard.seeds) > 1 for panel in panels) else []
+    legend_below(figure, [*beta_handles(colours), *bands, _handle("turnaround")])
     return figure
 
 
@@ -129,6 +132,8 @@ def scale_distance(axis: Axes, lowest: float = _LOWEST) -> None:
     steps = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if decades < 0.7 else (1.0, 2.0, 5.0)
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.log10(high) + 1.0)
     ticks = np.outer(powers, steps if decades < 2.0 else (1.0,)).ravel()
+    if decades < _NARROW:
+        ticks = np.array(MaxNLocator(4).tick_values(low, high))
     axis.yaxis.set_major_locator(FixedLocator(ticks[(ticks >= low) & (ticks <= high)].tolist()))
     axis.yaxis.set_major_formatter(FuncFormatter(_plain))
     axis.yaxis.set_minor_locator(NullLocator())

@@ -101,7 +101,7 @@ def place(shard: Shard) -> str:
     'aligned, d = 2, gap = 0.25, 1,024 tokens'
     """
     count = "the continuum" if shard.continuum else f"{shard.n_tokens:,.0f} tokens"
-    return f"{shard.family}, d = {shard.d}, gap = {shard.gap:g}, {count}"
+    return f"{shard.family}, d = {shard.d}, gap = {shard.gap:.4g}, {count}"
 
 
 def read_panels(config: Config, run_folder: Path) -> tuple[Panel, ...]:

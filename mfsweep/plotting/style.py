@@ -49,6 +49,7 @@ MARKS: dict[Estimator, tuple[str, str]] = {
 MAX_PANELS = 48
 _WIDEST_PANEL = 1.7  # over its least width
 _ENTRY, _LETTER = 0.58, 0.052  # inches of a legend's entry without its text, and of a letter
+_BESIDE = 0.5  # inches of a panel's width that its y axis takes
 _TEX = re.compile(r"\\\w+")
 _MOST_ENTRIES = 8
 
@@ -56,7 +57,7 @@ _MOST_ENTRIES = 8
 def title(shard: Shard) -> str:
     """Name a shard in mathtext."""
     count = r"\infty" if shard.continuum else f"{shard.n_tokens:,.0f}".replace(",", "{,}")
-    return rf"{shard.family}, $d={shard.d}$, $\gamma={shard.gap:g}$, $n={count}$"
+    return rf"{shard.family}, $d={shard.d}$, $\gamma={shard.gap:.4g}$, $n={count}$"
 
 
 def beta_colours(panels: Iterable[Panel]) -> dict[float, str]:
@@ -131,7 +132,10 @@ def panel_grid(
     for axis in axes[len(shown) :] + (rooms if below else []):
         axis.set_axis_off()
     for axis, panel in zip(axes, shown, strict=False):
-        axis.set_title(title(panel.shard))
+        text = title(panel.shard)
+        if _inches(text) > width - _BESIDE:
+            text = text.replace(", ", "\n", 1)
+        axis.set_title(text, linespacing=1.0)
     if len(shown) < len(panels):
         figure.suptitle(f"the first {len(shown)} of {len(panels)} shards")
     return figure, axes[: len(shown)], rooms[: len(shown)] if below else []
@@ -145,10 +149,15 @@ def _columns(count: int, most: int) -> int:
     return full[0] if full else most
 
 
+def _inches(text: str) -> float:
+    """Estimate how wide a label is; mathtext puts room around an equals sign."""
+    shown = _TEX.sub("x", text).replace("=", " = ")
+    return _LETTER * len(shown.translate(dict.fromkeys(map(ord, "${}"))))
+
+
 def legend_below(figure: Figure, handles: Sequence[Artist]) -> None:
     """Put a legend beneath all panels, filled row by row, in as many columns as fit."""
-    letters = [len(_TEX.sub("x", str(one.get_label()))) for one in handles]
-    inches = [_ENTRY + _LETTER * count for count in letters]
+    inches = [_ENTRY + _inches(str(one.get_label())) for one in handles]
     columns = next(
         count
         for count in range(len(handles), 0, -1)

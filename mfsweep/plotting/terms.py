@@ -40,9 +40,10 @@ def bound_terms(panels: Sequence[Panel]) -> Figure:
         scale_distance(axis, lowest=1e-3)
     styles = [
         Line2D([], [], color=_ZERO, lw=1.6, label="zero-temperature flow to the target"),
-        Line2D([], [], color=_ZERO, ls="--", label="predicted decay"),
         Line2D([], [], color="none", label=r"coloured: tokens to the zero-temperature flow"),
     ]
+    if any(np.isfinite(panel.bound.predicted_decay_rate) for panel in panels):
+        styles.insert(1, Line2D([], [], color=_ZERO, ls="--", label="predicted decay"))
     legend_below(figure, [*beta_handles(colours), *styles])
     return figure
 
