@@ -219,6 +219,17 @@ def test_misaligned_weights_are_told_from_aligned_ones():
     assert alignment(math.nan) == ""
 
 
+def test_weights_outside_assumption_1_are_told_and_not_the_law_that_rests_on_it(panels):
+    panel = panels[0]
+    low = np.zeros((panel.shard.d, panel.shard.d))
+    low[0, 0] = 1.0
+    *_, last = findings([replace(panel, weights=Weights(panel.weights.V, low))])
+    assert "Assumption 1 does not hold (B invertible" in last
+    assert "Delta" not in last
+    *_, last = findings([panel])
+    assert "Delta = 0" in last
+
+
 def test_the_terms_of_the_bound_are_tabulated_as_they_are_stored(run, html):
     bound = open_results(run[1])["bound"].to_dataset()
     heads, *rows = html.tables["bound"]

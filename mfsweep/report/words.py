@@ -157,7 +157,10 @@ def findings(panels: Sequence[Panel]) -> Iterator[str]:
         for estimator in _TOLD:
             found = _finding(panel.laws.sel(estimator=estimator), estimator)
             yield f"{place(panel.shard)}: {found}"
-        if told := alignment(panel.laws.misalignment.item()):
+        if violated := panel.weights.assumptions().violated:
+            unmet = f"Assumption 1 does not hold ({'; '.join(violated)}): no slope is predicted."
+            yield f"{place(panel.shard)}: {unmet}"
+        elif told := alignment(panel.laws.misalignment.item()):
             yield f"{place(panel.shard)}: {told}"
 
 
