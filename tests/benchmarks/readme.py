@@ -6,6 +6,9 @@ python tests/benchmarks/readme.py results/RUN ...
 First table: slopes per unit of log beta with 95 % intervals, over all cells and over the beta at
 which every cell is resolved, and the share of the evidence for the law in beta, of either.
 Second table: medians over the seeds at each beta; a star: under-resolved, >: censored.
+Third table: W2 to the metastable target at the start and at its least; at the last time W2 from the
+zero-temperature flow to it, and the distances to V's dominant eigenspace of largest real part and
+of largest modulus; medians over the seeds, a range over beta where they differ.
 """
 
 import sys
@@ -81,6 +84,24 @@ def time_rows(switches):
             yield [*named(place), estimator, *times]
 
 
+def curve_rows(curves):
+    for place, here in places(curves):
+        middle = here.median("seed")
+        least = middle.w2_metastable.min("time")
+        if not np.isfinite(least).any():
+            continue
+        first, last = middle.isel(time=0), middle.isel(time=-1)
+        shown = (first.w2_metastable, least, last.w2_zero_temperature)
+        shown += (last.distance_terminal, last.distance_terminal_modulus)
+        yield [*named(place), *(span(values.values) for values in shown)]
+
+
+def span(values):
+    """The values of every beta, as one number where they print alike."""
+    ends = [f"{end:.2f}" for end in (np.nanmin(values), np.nanmax(values))]
+    return " to ".join(dict.fromkeys(ends))
+
+
 def median(values, status):
     """The median of the seeds' times at one beta; lower bounds count as such."""
     stars = {"under_resolved": "*", "censored": ">"}
@@ -94,16 +115,19 @@ def median(values, status):
 
 def main():
     for folder in sys.argv[1:]:
-        laws, switches = (
+        laws, switches, curves = (
             xr.open_zarr(f"{folder}/{name}.zarr", consolidated=False).load()
-            for name in ("laws", "switch_times")
+            for name in ("laws", "switch_times", "curves")
         )
         print(f"\n{folder}\n")
         heads = [*PLACE, "estimator", "slope", "resolved slope", "predicted"]
         shares = ["evidence for β (%)", "of the resolved β (%)", " / ".join(COUNTED)]
         print("\n".join(table([*heads, *shares], law_rows(laws))), end="\n\n")
         betas = [f"β = {number(beta)}" for beta in switches.beta.values]
-        print("\n".join(table([*PLACE, "estimator", *betas], time_rows(switches))))
+        print("\n".join(table([*PLACE, "estimator", *betas], time_rows(switches))), end="\n\n")
+        shown = ["W2 at the start", "least W2", "of the zero-temperature flow"]
+        heads = [*PLACE, *shown, "to V (real part)", "to V (modulus)"]
+        print("\n".join(table(heads, curve_rows(curves))))
 
 
 if __name__ == "__main__":
