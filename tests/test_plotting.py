@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
@@ -27,7 +28,16 @@ from mfsweep.plotting import (
     write_figures,
 )
 from mfsweep.plotting.panels import flagged
-from mfsweep.plotting.style import MARKS, STYLE, WIDTHS, panel_grid
+from mfsweep.plotting.style import (
+    MARKS,
+    STYLE,
+    WIDTHS,
+    beta_colours,
+    beta_handles,
+    legend_below,
+    panel_grid,
+    say_in,
+)
 from mfsweep.plotting.switching import ARROW
 from mfsweep.plotting.tokens import camera, gather, project
 from mfsweep.sweep.figures import figure_files, figure_names
@@ -305,6 +315,27 @@ def test_a_distance_that_hardly_moves_has_numbers_on_its_axis(panels):
     (axis,) = titled(figure)
     low, high = axis.get_ylim()
     assert sum(low <= tick <= high for tick in axis.get_yticks()) >= 3
+
+
+def test_a_remark_stands_where_it_hides_least():
+    axis = Figure().subplots()
+    x = np.linspace(0, 1, 50)
+    axis.plot(x, np.where(x < 0.5, 0.15, 0.75))  # low on the left, high on the right
+    axis.set(xlim=(0, 1), ylim=(0, 1))
+    say_in(axis, "nothing here", 0.8, 0.2)
+    say_in(axis, "nor here", 0.95)
+    assert [text.get_position()[1] for text in axis.texts] == [0.2, 0.95]
+
+
+def test_legends_lengthen_the_figure_and_not_the_panels(panels):
+    handles = beta_handles(beta_colours(panels))
+    few, many = (panel_grid(panels[:1], (2.1, 1.9))[0] for _ in "ab")
+    legend_below(few, handles[:1])
+    legend_below(many, handles[:1] * 40)
+    for figure in (few, many):
+        figure.draw_without_rendering()
+    heights = [f.axes[0].get_window_extent().height / f.dpi for f in (few, many)]
+    assert heights[1] == pytest.approx(heights[0], rel=0.15)
 
 
 def test_legends_name_only_what_is_drawn(panels):

@@ -82,7 +82,7 @@ def distances(panels: Sequence[Panel]) -> Figure:
         if not np.isfinite(panel.median_event("crossover")).any():
             same = "no crossover:\nboth eigenspaces coincide"
             text = same if panel.is_control else "no crossover"
-            say_in(axis, text, 0.8)
+            say_in(axis, text, 0.8, 0.95, 0.6, 0.4, 0.2)
     styles = [
         Line2D([], [], color="black", label=r"to $E$"),
         Line2D([], [], color="black", ls="--", label=r"to $V$'s dominant eigenspace"),

@@ -49,6 +49,8 @@ MARKS: dict[Estimator, tuple[str, str]] = {
 MAX_PANELS = 48
 _WIDEST_PANEL = 1.7  # over its least width
 _ENTRY, _LETTER = 0.58, 0.052  # inches of a legend's entry without its text, and of a letter
+_ROW = 0.15  # inches
+_REMARK = 0.55, 0.15  # left end and height of a remark in a panel, as fractions
 _BESIDE = 0.5  # inches of a panel's width that its y axis takes
 _TEX = re.compile(r"\\\w+")
 _MOST_ENTRIES = 8
@@ -156,14 +158,19 @@ def _inches(text: str) -> float:
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist]) -> None:
-    """Put a legend beneath all panels, filled row by row, in as many columns as fit."""
+    """Put a legend beneath all panels, filled row by row, in as many columns as fit.
+
+    The figure grows downward by its rows.
+    """
     inches = [_ENTRY + _inches(str(one.get_label())) for one in handles]
     columns = next(
         count
         for count in range(len(handles), 0, -1)
         if count == 1 or sum(max(inches[k::count]) for k in range(count)) <= figure.get_figwidth()
     )
-    columns = -(-len(handles) // -(-len(handles) // columns))  # as even rows as can be
+    rows = -(-len(handles) // columns)
+    columns = -(-len(handles) // rows)  # as even rows as can be
+    figure.set_figheight(figure.get_figheight() + _ROW * rows)
     figure.legend(
         handles=[handle for k in range(columns) for handle in handles[k::columns]],
         loc="outside lower center",
@@ -171,8 +178,19 @@ def legend_below(figure: Figure, handles: Sequence[Artist]) -> None:
     )
 
 
-def say_in(axis: Axes, text: str, height: float = 0.95) -> None:
-    """Write a short remark at the right of a panel, its top at a fraction of the height."""
+def say_in(axis: Axes, text: str, *heights: float) -> None:
+    """Write a short remark at the right of a panel.
+
+    Its top is at that one of the fractions of the height where it hides least; 0.95 if none is
+    given.
+    """
+    axis.autoscale_view()
+    to_axes = axis.transData - axis.transAxes
+    points = np.concatenate(
+        [[[0.0, 0.0]], *(to_axes.transform(x.get_xydata()) for x in axis.lines)]
+    )
+    y = points[points[:, 0] > _REMARK[0], 1]
+    height = min(heights or (0.95,), key=lambda top: np.sum((y > top - _REMARK[1]) & (y < top)))
     remark = axis.text(0.97, height, text, transform=axis.transAxes, ha="right", va="top")
     remark.set_bbox({"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})
     remark.set_linespacing(1.0)
