@@ -1,16 +1,19 @@
 """Two heads of a real encoder through Snakemake: one with a metastable target, one without."""
 
 import re
+from shutil import copy
 
 import numpy as np
 import pytest
 import tiny_run
 import yaml
 from encoders import minilm
-from snake import snakemake
+from snake import ROOT, snakemake
 
 from mfsweep import open_results
 from mfsweep._types import STATUSES
+from mfsweep.sweep.config import load_config
+from mfsweep.sweep.grid import shards
 
 pytestmark = pytest.mark.workflow
 CONFIG = {
@@ -88,3 +91,19 @@ def test_the_page_says_what_of_assumption_1_does_not_hold(folder):
     assert rows["mini-head0"][11] == "0.1376, real"
     assert rows["mini-head2"][11] == "7.136 ± 0.1945 i, complex"
     assert rows["mini-head0"][13] == "violated: B invertible, A symmetric"
+
+
+@pytest.mark.parametrize("name", ["encoder", "encoder_uniform"])
+def test_the_configs_that_come_along_ask_for_what_the_readme_tells(tmp_path, name):
+    (tmp_path / "heads").mkdir()
+    rng = np.random.default_rng(0)
+    for head in ("0-head0", "0-head5", "2-head4", "3-head10", "5-head0"):
+        V, B = rng.standard_normal((2, 6, 6))
+        np.savez(tmp_path / f"heads/layer{head}.npz", V=V, B=B)
+    np.savez(tmp_path / "heads/tokens.npz", tokens=rng.standard_normal((9000, 6)))
+    copy(ROOT / f"config/{name}.yaml", tmp_path)
+    asked = shards(load_config(tmp_path / f"{name}.yaml"))
+    assert sum(len(shard.betas) for shard in asked) == 55
+    large = [shard.family for shard in asked if shard.n_tokens == 8000]
+    assert large == ["L0H5", "L2H4"]
+    assert {shard.betas for shard in asked} == {(32, 64, 128, 256, 512)}
