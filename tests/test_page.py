@@ -78,11 +78,23 @@ def _quiet(page, heard):
     assert told == []
 
 
+def seen(page, plot):
+    """A plot that is drawn when it comes near the window, once it is drawn."""
+    picture = page.locator(f"#{plot}")
+    picture.scroll_into_view_if_needed()
+    ready = "plot => plot.drawn ? plot.drawn.then(() => true) : false"
+    page.wait_for_function(ready, arg=picture.element_handle())
+    return picture
+
+
 def drawn(page, plot="w2"):
+    if plot != "w2":
+        seen(page, plot)
     return {trace["name"]: trace for trace in page.locator(f"#{plot}").evaluate(DRAWN)}
 
 
 def form(page, d):
+    seen(page, f"tokens-{d}")
     controls = page.locator(f"form[data-plot=tokens-{d}]")
     return (
         controls.get_by_role("button"),
@@ -152,6 +164,27 @@ def test_the_terms_of_the_bound_and_the_switch_times_are_drawn(page, panels):
         assert when == pytest.approx(panels[0].median_event(name[:-1])[0], abs=0.05)
     assert page.locator("#w2 .ytitle").text_content() == "W2 (dimensionless)"
     assert page.locator("#w2 .xtitle").text_content() == "time t (dimensionless)"
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_tokens_are_drawn_when_they_come_near_the_window_and_not_before(page, report, d):
+    other = page.context.browser.new_page(viewport={"width": 1600, "height": 900})
+    other.goto(report.as_uri())
+    other.wait_for_timeout(300)
+    assert other.locator(".later svg, .later canvas").count() == 0
+    assert seen(other, f"tokens-{d}").locator("svg").count() > 0
+    other.close()
+
+
+def test_tokens_that_nobody_has_seen_can_be_played(page, report):
+    other = page.context.browser.new_page(viewport={"width": 1600, "height": 900})
+    other.goto(report.as_uri())
+    controls = other.locator("form[data-plot=tokens-3]")
+    controls.get_by_role("button").evaluate("button => button.click()")
+    other.wait_for_function("() => document.querySelector('#tokens-3 canvas')")
+    slider = controls.get_by_role("slider").element_handle()
+    other.wait_for_function("slider => slider.value > 1", arg=slider)
+    other.close()
 
 
 def test_the_tokens_on_the_circle_stand_where_they_are_stored_(page, run, panels):

@@ -10,17 +10,29 @@ function showCurves() {
 }
 shard.oninput = slider.oninput = showCurves;
 
+const draw = plot => plot.drawn ??= (async () => {
+  const held = document.getElementById(`${plot.id}-figure`).textContent;
+  const { data, layout, frames, config } = JSON.parse(held);
+  await Plotly.newPlot(plot, data, layout, config);
+  await Plotly.addFrames(plot, frames);
+})();
+const near = new IntersectionObserver(
+  seen => seen.filter(one => one.isIntersecting).forEach(one => draw(one.target)),
+  { rootMargin: "300px" },
+);
+document.querySelectorAll(".later").forEach(plot => near.observe(plot));
+
 for (const form of document.querySelectorAll("form.tokens")) {
   const [button, time] = form.elements, output = form.querySelector("output");
   const plot = document.getElementById(form.dataset.plot);
-  const frames = plot._transitionData._frames;
+  const times = JSON.parse(time.dataset.values);
   let timer = 0;
-  const show = () => {
-    const { name } = frames[time.value];
-    output.value = `t = ${name}`;
+  const show = async () => {
+    output.value = `t = ${times[time.value]}`;
     time.setAttribute("aria-valuetext", output.value);
     const now = { mode: "immediate", frame: { duration: 0 }, transition: { duration: 0 } };
-    Plotly.animate(plot, [name], now).catch(() => {}); // a later time came first
+    await draw(plot);
+    Plotly.animate(plot, [times[time.value]], now).catch(() => {}); // a later time came first
   };
   const stop = () => { clearInterval(timer); timer = 0; button.textContent = "Play"; };
   const step = () => { if (time.value === time.max) stop(); else { time.stepUp(); show(); } };

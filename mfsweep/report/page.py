@@ -10,11 +10,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 import yaml
+from plotly.io.json import to_json_plotly
 
 from mfsweep.plotting import Orbit, Panel, draw_figures
 from mfsweep.plotting.panels import place
 from mfsweep.plotting.style import MAX_PANELS
-from mfsweep.report.moving import beta_key, frame_indices, token_figure, w2_figure
+from mfsweep.report.moving import beta_key, token_figure, w2_figure
 from mfsweep.report.needed import continuum_table
 from mfsweep.report.tables import (
     assumptions_table,
@@ -27,6 +28,7 @@ from mfsweep.report.words import findings, number, summary
 from mfsweep.sweep.config import Config
 from mfsweep.sweep.folder import provenance
 
+_CONFIG = {"responsive": True, "displayModeBar": False, "scrollZoom": False}
 _DPI = 110
 _ASSETS = Path(__file__).parent
 _SOURCES = (
@@ -107,15 +109,25 @@ def _continuum(panels: Sequence[Panel]) -> Iterator[str]:
 # ---- what moves ----------------------------------------------------------------------------
 
 
-def _plot(figure: go.Figure, name: str, label: str, *, script: bool = False) -> str:
-    """Return a plotly figure as HTML; plotly.js goes in once."""
-    drawn: str = figure.to_html(
-        full_html=False,
-        include_plotlyjs=script,
-        div_id=name,
-        config={"responsive": True, "displayModeBar": False, "scrollZoom": False},
-        auto_play=False,
+def _plot(figure: go.Figure, name: str, label: str) -> str:
+    """Return a plotly figure, drawn as the page opens, with plotly.js, which goes in once."""
+    drawn = figure.to_html(
+        full_html=False, include_plotlyjs=True, div_id=name, config=_CONFIG, auto_play=False
     )
+    return _labelled(drawn, label)
+
+
+def _plot_when_seen(figure: go.Figure, name: str, label: str) -> str:
+    """Return a plotly figure that page.js draws when it comes near the window."""
+    held = to_json_plotly({**figure.to_plotly_json(), "config": _CONFIG}).replace("<", "\\u003c")
+    return _labelled(
+        f'<div id="{name}" class="later" style="height: {figure.layout.height}px"></div>\n'
+        f'<script type="application/json" id="{name}-figure">{held}</script>',
+        label,
+    )
+
+
+def _labelled(drawn: str, label: str) -> str:
     return f'<div class="plot" role="group" aria-label="{escape(label)}">\n{drawn}\n</div>'
 
 
@@ -137,7 +149,7 @@ def _curves(panels: Sequence[Panel]) -> str:
         f' value="{betas.index(first)}" aria-valuetext="beta = {beta_key(first)}"'
         f' data-values="{escape(json.dumps(keys))}"></label>\n'
         f'<output id="w2-value" for="w2-shard w2-beta">beta = {beta_key(first)}</output>\n</form>\n'
-        + _plot(w2_figure(panels), "w2", label, script=True)
+        + _plot(w2_figure(panels), "w2", label)
     )
 
 
@@ -145,20 +157,20 @@ def _tokens(d: int, orbit: Orbit) -> str:
     name = f"tokens-{d}"
     where = "the circle" if d == 2 else "the sphere"
     shown = f"{place(orbit.shard)}, beta = {number(orbit.beta)}, seed {orbit.seed}"
-    last = len(frame_indices(orbit)) - 1
+    figure = token_figure(orbit)
+    times = [frame.name for frame in figure.frames]
     controls = (
         f'<form class="controls tokens" data-plot="{name}" autocomplete="off"'
         f' onsubmit="return false">\n<button type="button">Play</button>\n'
-        f'<label>time <input type="range" min="0" max="{last}" value="0"'
-        f' aria-valuetext="t = 0"></label>\n'
+        f'<label>time <input type="range" min="0" max="{len(times) - 1}" value="0"'
+        f' aria-valuetext="t = 0" data-values="{escape(json.dumps(times))}"></label>\n'
         f'<output aria-live="off">t = 0</output>\n</form>\n'
     )
     label = f"Tokens moving on {where}: {shown}."
     turn = "" if d == 2 else " Drag to turn the sphere."
     text = f"<p>{escape(shown)}. Tokens at one place fan out along the radius.{turn}</p>\n"
-    return _section(
-        name, f"Tokens on {where}", text + controls + _plot(token_figure(orbit), name, label)
-    )
+    plot = _plot_when_seen(figure, name, label)
+    return _section(name, f"Tokens on {where}", text + controls + plot)
 
 
 # ---- what stands still ---------------------------------------------------------------------
