@@ -51,12 +51,11 @@ def extract(
     if not many and out.suffix != ".npz":
         message = f"--out {out}: must end in .npz where one head is asked for; correct it"
         raise InputError(message)
-    if many:
-        out.mkdir(parents=True, exist_ok=True)
     for i in layers:
         for j in chosen:
             found = encoder.head(i, j)
             path = out / f"layer{i}-head{j}.npz" if many else out
+            path.parent.mkdir(parents=True, exist_ok=True)
             found.save(path, model.name)
             typer.echo(f"wrote {path}: d = {encoder.d}, own beta {found.beta:.4g}, biases left out")
 
@@ -80,6 +79,8 @@ def check(
 
     encoder = Encoder(model, n_heads=heads, d_head=d_head)
     places = [(layer, head) for layer in encoder.layers for head in range(encoder.n_heads)]
+    if to is not None:
+        to.parent.mkdir(parents=True, exist_ok=True)
     with (
         threadpool_limits(1),  # on a busy machine threads wait longer than they work
         nullcontext() if to is None else to.open("w", newline="", encoding="utf-8") as file,
@@ -114,6 +115,7 @@ def tokens(
         message = f"--out {out}: must end in .npz; correct it"
         raise InputError(message)
     found, places = Encoder(model).tokens(rows, seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
     np.savez(out, tokens=found, rows=places)
     typer.echo(f"wrote {out}: {len(found)} tokens, d = {found.shape[1]}")
 

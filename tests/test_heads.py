@@ -23,7 +23,7 @@ def mfsweep(*arguments):
 
 
 def test_one_head_is_written_to_a_file(tmp_path, capsys):
-    model, out = write_model(tmp_path), tmp_path / "head.npz"
+    model, out = write_model(tmp_path), tmp_path / "of/mine/head.npz"
     assert mfsweep("extract", model, "--layer", 1, "--head", 0, "--out", out) == 0
     assert re.fullmatch(
         r"wrote \S+head.npz: d = 8, own beta \S+, biases left out\n", capsys.readouterr().out
@@ -50,7 +50,7 @@ def test_many_heads_are_written_to_a_folder_by_layer_and_head(tmp_path, layer, h
 
 
 def test_the_report_of_every_head_is_shown_and_saved(tmp_path, capsys):
-    model, table = write_model(tmp_path), tmp_path / "heads.csv"
+    model, table = write_model(tmp_path), tmp_path / "of/mine/heads.csv"
     assert mfsweep("check", model, "--csv", table) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["layer", "head", "rank_B"]
@@ -67,7 +67,7 @@ def test_the_report_of_every_head_is_shown_and_saved(tmp_path, capsys):
 
 
 def test_tokens_are_written_as_a_start(tmp_path):
-    model, out = write_model(tmp_path), tmp_path / "tokens.npz"
+    model, out = write_model(tmp_path), tmp_path / "of/mine/tokens.npz"
     assert mfsweep("tokens", model, "--out", out, "--rows", 5, "--seed", 1) == 0
     tokens, mass = load_tokens(out)
     np.testing.assert_array_equal(tokens, Encoder(model).tokens(5, 1)[0])
@@ -80,7 +80,7 @@ def test_tokens_are_written_as_a_start(tmp_path):
     ("verb", "options", "told"),
     [
         ("extract", ["--layer", "x", "--head", 0, "--out", "a.npz"], "--layer x: must be a number"),
-        ("extract", ["--layer", 0, "--head", 7, "--out", "a.npz"], "head = 7"),
+        ("extract", ["--layer", 0, "--head", 7, "--out", "of/mine/a.npz"], "head = 7"),
         ("extract", ["--layer", 0, "--head", 0, "--out", "a.np"], "--out a.np: must end in .npz"),
         ("extract", ["--layer", 0, "--head", 0, "--out", "a.npz", "--heads", 3], "--heads 3: "),
         ("tokens", ["--out", "a"], "--out a: must end in .npz"),
