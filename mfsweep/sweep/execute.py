@@ -241,6 +241,7 @@ def simulate_shard(
         states = cell_states(path, shard)
         good = (DONE, STALE) if keep_stale else (DONE,)
         pending = [cell for cell in shard.cells() if states[cell.beta, cell.seed] not in good]
+        pending.sort(key=lambda cell: cell.seed)  # large beta cost more: what is left looks alike
         outcome = Outcome(len(states) - len(pending))
         outcome.stale = list(states.values()).count(STALE) if keep_stale else 0
         if pending:
