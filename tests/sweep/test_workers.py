@@ -271,3 +271,17 @@ def _level():
 def test_workers_that_are_stopped_log_no_traceback_of_a_scheduler_that_is_gone():
     with connect(Workers(2)) as client:
         assert set(client.run(_level).values()) == {logging.CRITICAL}
+
+
+def test_cells_run_seed_by_seed_for_the_sake_of_the_time_left(tmp_path, monkeypatch):
+    config = load_config(write_config(tmp_path, grid={"beta": [4.0, 8.0], "seed": 3}))
+    (shard,) = shards(config)
+    run_cell, ran = execute.run_cell, []
+
+    def noted(config, cell, keep):
+        ran.append((cell.seed, cell.beta))
+        return run_cell(config, cell, keep)
+
+    monkeypatch.setattr(execute, "run_cell", noted)
+    execute.simulate_shard(config, shard, tmp_path, Workers(1), lambda *_: None)
+    assert ran == [(seed, beta) for seed in range(3) for beta in (4.0, 8.0)]
